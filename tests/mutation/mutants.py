@@ -13,10 +13,8 @@ import random
 import subprocess
 from dataclasses import dataclass
 
-from coverage_map import ROOT
 from universalmutator.mutator import mutants_regexp
-
-RULES = pathlib.Path(__file__).parent
+from workplace import ROOT, RULES
 
 # Measuring and drawing, which tests do not hold, and what is generated.
 SPARED = ["src/allhands/bench/*", "*.pyi", "csrc/allhands/python/module.cpp"]
@@ -24,8 +22,9 @@ SPARED = ["src/allhands/bench/*", "*.pyi", "csrc/allhands/python/module.cpp"]
 
 @dataclass
 class Mutant:
-    """A line of a file, changed."""
+    """A line of a file, changed; which draw of the seed it was."""
 
+    number: int
     path: pathlib.Path
     before: str
     after: str
@@ -94,7 +93,7 @@ def draw(files, seed, number):
         return None
     at, line = chance.choice(found)
     after = "".join([*lines[: at - 1], line, *lines[at:]])
-    return Mutant(path, "".join(lines), after)
+    return Mutant(number, path, "".join(lines), after)
 
 
 def _meaning(text):

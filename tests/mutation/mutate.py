@@ -3,284 +3,44 @@
     make mutants                             60 mutants of both languages
     python tests/mutation/mutate.py --count 10 --only 'csrc/*/engine/*' --seed 7
 
-A mutant that does not compile, or compiles to the same, is no mutant; another one is
-drawn. On each run the tests nearest to it, until one fails: twice, and not on the code
-as it is. Survivors in Python then face all tests that run their line, for which those
-are measured: as long as all tests take one after the other. The results are kept in
-build/mutation, in a folder of this commit, as they come, and a run that was cut short
-goes on where it was. At the end stands a table; fewer than 90 % noticed is a failure.
+Nothing of the checkout changes. All mutants of C++ are in one build of a copy of the
+core, each chosen when a process starts (guards.py). One of Python is what its file's
+import gives (hook/). A mutant that does not compile, or means the same to Python, is no
+mutant; another one is drawn.
 
-It changes files in place, one at a time, and puts them back, so the checkout must have
-no changes of yours.
+Each test is run once on the code as it is, when it is first wanted; that tells which
+mutants it comes by. A mutant runs the tests near it that come by it until one fails:
+twice, and not on the code as it is. A survivor then faces all other tests that come by
+it. At the end stands a table; fewer than 90 % noticed is a failure.
+
+The build compiles the core and its extension once; mutants of Python are tried beside
+it. Each mutant takes seconds with a program of the core, a minute or two with Python,
+and `--limit` seconds at most for each of the two steps. Where some survive, all tests
+run once more, one by one. What was found is kept in build/mutation, in a folder of this
+code, as it comes. So a run that was cut short goes on where it was, and where tests
+have changed, only survivors are tried again.
 """
 
 import argparse
-import contextlib
 import functools
-import hashlib
 import json
-import os
-import pathlib
 import re
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
-import coverage_map
 import mutants
 import selection
-from coverage_map import FOLDER, ROOT, CoverageMap
+import workplace
+from core import Core
+from trials import Trials
+from workplace import FOLDER, ROOT
 
-PYTHON = sys.executable
 WANTED = 0.9
-HANG = 180  # seconds of one test
-SKIPPED = 77  # what a program of the core ends with that cannot run here
-# What pytest ends with: all passed; there was nothing to run, as where all that is left
-# is flaky; it had to be stopped.
-UNNOTICED = (0, 5, None)
-FAILED = r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$"  # a line of its summary
-# The last test that it began and did not end, where it crashed.
-CRASHED = r"^(tests/\S+::.*?) (?:Fatal Python error.*)?$(?![\s\S]*^tests/\S+::)"
-# Each with what of it shows whether a mutant is other code.
-CORE, EXTENSION = (ROOT / "build/mutation" / name for name in ("core", "extension"))
-TARGETS = {CORE: "allhands_core", EXTENSION: "_C"}
-NUM_FIRST = 3  # test files that pytest collects alone, as they notice most
-
-
-def run(command, limit):
-    """(exit code, output) of it; what it started ends with it. None: not in time."""
-    with subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},  # it looks at whole seconds
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    ) as process:
-        try:
-            output, _ = process.communicate(timeout=max(limit, 1))
-            return process.returncode, output
-        except subprocess.TimeoutExpired:
-            return None, ""
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-
-
-class Build:
-    """The core and its programs, and the extension, of the sources as they are now.
-
-    Optimised little, and not across files: a mutant is compiled once and tried for a
-    minute, so that takes less time as a whole.
-    """
-
-    def __init__(self):
-        asked = [PYTHON, "-c", "import allhands; print(allhands._C.__file__)"]
-        self._installed = pathlib.Path(run(asked, 60)[1].strip())
-        self._original = self._installed.read_bytes()
-        self._digests = {}
-
-    def prepare(self, folder):
-        """Build what `is_other` compares, of the sources as they are at first."""
-        if folder not in self._digests:
-            if not self.make(folder, TARGETS[folder]):
-                sys.exit(f"mutate.py: the code does not build in {folder}")
-            self._digests[folder] = self._digest(folder)
-
-    def make(self, folder, target):
-        """Build it; whether that works."""
-        configure = ["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja"]
-        configure += ["-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O1"]
-        configure += [f"-DALLHANDS_TESTS={'ON' if folder == CORE else 'OFF'}"]
-        build = ["cmake", "--build", folder, "-j", "2", "--target", target]
-        is_there = (folder / "build.ninja").exists() or run(configure, 600)[0] == 0
-        return is_there and run(build, 3600)[0] == 0
-
-    def is_other(self, folder):
-        """Build it; whether that works and makes other code than at first."""
-        is_built = self.make(folder, TARGETS[folder])
-        return is_built and self._digest(folder) != self._digests[folder]
-
-    def install(self):
-        """Let Python have the extension of the sources as they are; whether it can."""
-        is_built = self.make(EXTENSION, "_C")
-        if is_built:
-            [built] = EXTENSION.glob("_C.*.so")
-            self._install(built.read_bytes())
-        return is_built
-
-    def put_back(self):
-        """Let Python have the extension as it was at first."""
-        self._install(self._original)
-
-    def _install(self, extension):
-        new = self._installed.with_suffix(".new")  # some process may use the old one
-        new.write_bytes(extension)
-        new.replace(self._installed)
-
-    def _digest(self, folder):
-        digest = hashlib.sha256()
-        for path in sorted(folder.glob(f"CMakeFiles/{TARGETS[folder]}.dir/**/*.o")):
-            digest.update(path.read_bytes())
-        return digest.hexdigest()
-
-
-class Examiner:
-    """Runs tests on one mutant at a time, for `limit` seconds in all.
-
-    A test notices a mutant if it fails twice on it, and then not on the code as it was.
-    """
-
-    def __init__(self, limit):
-        self._limit = limit
-        self._end = 0.0
-
-    @property
-    def had_time(self):
-        """Whether the last mutant was left with time to spare."""
-        return self._left() > 0
-
-    @functools.cached_property
-    def _build(self):
-        return Build()
-
-    def examine(self, mutant, coverage_map=None):
-        """What noticed `mutant`; "" where nothing did, None where it is none.
-
-        Of one of Python, the tests near it, or with a map all that run its line.
-        """
-        if mutant.is_python and not mutant.is_other_python:
-            return None
-        by = self._by_python if mutant.is_python else self._by_core
-        with self._broken(mutant):
-            return by(mutant, coverage_map)
-
-    @contextlib.contextmanager
-    def _broken(self, mutant):
-        if not mutant.is_python:
-            self._build.prepare(_home(mutant))
-        mutant.path.write_text(mutant.after)
-        try:
-            yield
-        finally:
-            mutant.path.write_text(mutant.before)
-            if not mutant.is_python:
-                self._build.put_back()
-
-    def _by_python(self, mutant, coverage_map):
-        line = mutant.change()[0]
-        tests = selection.near_tests_of_python(mutant.path, line)
-        if coverage_map is not None:
-            more = selection.tests_of_python(mutant.path, line, coverage_map)
-            tests = [test for test in more if test not in tests]
-        self._end = time.monotonic() + self._limit
-        return self._pytest(mutant, tests)
-
-    def _by_core(self, mutant, _):
-        near, far = selection.programs_of(mutant.path)
-        if not self._build.is_other(_home(mutant)):
-            return None
-        self._end = time.monotonic() + self._limit
-        return (
-            self._programs(mutant, near)
-            or self._by_extension(mutant)
-            or self._programs(mutant, far)
-        )
-
-    def _by_extension(self, mutant):
-        if self._left() < 0:
-            return ""
-        if not self._build.install():
-            return "the extension does not build"
-        return self._pytest(mutant, selection.tests_of_core(mutant.path))
-
-    def _left(self):
-        return self._end - time.monotonic()
-
-    def _programs(self, mutant, names):
-        for name in names:
-            if self._left() < 0:
-                break
-            if not self._build.make(CORE, name):
-                return f"{name}, which does not build"
-            if self._fails(name) and self._fails(name):
-                with self._mended(mutant):
-                    is_noticed = self._build.make(CORE, name) and not self._fails(name)
-                if is_noticed:
-                    return name
-        return ""
-
-    def _fails(self, program):
-        return run([CORE / program], HANG)[0] not in (0, SKIPPED)
-
-    def _pytest(self, mutant, tests):
-        some = tests[:NUM_FIRST], tests[NUM_FIRST:]
-        return next(filter(None, (self._one_pytest(mutant, each) for each in some)), "")
-
-    def _one_pytest(self, mutant, tests):
-        command = [PYTHON, "-m", "pytest", "-v", "-x", "-p", "no:cacheprovider"]
-        command += ["-o", f"timeout={HANG}"]
-        flaky = []
-        while tests and self._left() > 0:
-            tried = [*command, *flaky, *tests]
-            code, output = run(tried, self._left())
-            if code in UNNOTICED:
-                break
-            failed = first_failed(output)
-            if failed:  # or it could not even begin
-                tried = [*command, *failed]
-            again, _ = run(tried, self._left())
-            if again not in UNNOTICED and self._passes_at_first(mutant, tried):
-                return failed[0] if failed else f"pytest, which ended with {code}"
-            if not failed:
-                break
-            flaky += ["--deselect", *failed]
-        return ""
-
-    def _passes_at_first(self, mutant, command):
-        with self._mended(mutant):
-            if not mutant.is_python:
-                self._build.put_back()
-            code, _ = run(command, self._limit)
-        if not mutant.is_python:
-            self._build.install()
-        return code == 0
-
-    @contextlib.contextmanager
-    def _mended(self, mutant):
-        mutant.path.write_text(mutant.before)
-        try:
-            yield
-        finally:
-            mutant.path.write_text(mutant.after)
-
-
-def _home(mutant):
-    """Where a C++ mutant is compiled first."""
-    return CORE if any(selection.programs_of(mutant.path)) else EXTENSION
-
-
-def first_failed(output):
-    """The test that ended a run of pytest, in a list; none where nothing began."""
-    failed = re.findall(FAILED, output, re.MULTILINE)
-    return failed[:1] or re.findall(CRASHED, output, re.MULTILINE)
-
-
-def table(results):
-    """What became of each, as Markdown."""
-    lines = ["| | where | was | is | noticed by |", "|---|---|---|---|---|"]
-    for number, result in enumerate(results, 1):
-        cells = [result["where"], f"`{result['was']}`", f"`{result['is']}`"]
-        told = (
-            result["noticed"]
-            or f"**nothing**{'' if result['had_time'] else ' in time'}"
-        )
-        row = " | ".join(cell.replace("|", "\\|") for cell in [*cells, told])
-        lines.append(f"| {number} | {row} |")
-    return "\n".join(lines)
+DRAWN = 2  # times as many are drawn as are wanted: some are none
+STAGES = {"near": selection.near, "all": selection.others}
 
 
 def main():
@@ -289,72 +49,105 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="*", help="a pattern of file names")
     parser.add_argument("--limit", type=int, default=600, help="seconds for a mutant")
+    parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
     given = parser.parse_args()
     if subprocess.check_output(["git", "status", "--porcelain"], cwd=ROOT):
         sys.exit("mutate.py: the checkout has changes; commit or stash them first")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("mutate.py: terminated"))
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    name = re.sub(r"\W+", "-", f"{given.only}-seed-{given.seed}").strip("-")
-    begun = Run(Examiner(given.limit), FOLDER / f"{name}.jsonl")
-    drawn = begun.by_near_tests(mutants.sources(given.only), given.seed, given.count)
-    begun.by_map(drawn)
-    results = [begun.of(number) for number, _ in drawn]
-    return conclude(results, given.seed, FOLDER / f"{name}.md")
+    name = f"{given.only}-seed-{given.seed}-count-{given.count}"
+    folder = FOLDER / re.sub(r"\W+", "-", name).strip("-")
+    drawn = draw(given.only, given.seed, DRAWN * given.count)
+    of_python = [mutant for mutant in drawn if mutant.is_python]
+    put_python(of_python, folder / "python")
+    put_python([], folder / "core")
+    core = Core(folder / "core", [m for m in drawn if not m.is_python])
+    trials = (
+        Trials(folder / "python", given.limit),
+        Trials(core.folder, given.limit, core),
+    )
+    begun = Run(*trials, folder / "results.jsonl", given.jobs)
+    with ThreadPoolExecutor(1) as builder:
+        try:
+            building = builder.submit(core.build)
+            begun.judge([m for m in drawn[: given.count] if m.is_python], "near")
+            chosen = [m for m in drawn if m.is_python or m.number in building.result()]
+            chosen = chosen[: given.count]
+            for stage in STAGES:
+                begun.judge(chosen, stage)
+        finally:
+            workplace.stop()
+    results = [begun.of(mutant) for mutant in chosen]
+    return conclude(results, given.seed, folder / "table.md")
+
+
+def draw(only, seed, count):
+    """The mutants among the first `count` draws of a seed, each once."""
+    files = mutants.sources(only)
+    found = {}
+    for number in range(1, count + 1):
+        mutant = mutants.draw(files, seed, number)
+        if mutant and (not mutant.is_python or mutant.is_other_python):
+            found.setdefault((mutant.path, mutant.after), mutant)
+    return list(found.values())
+
+
+def put_python(drawn, folder):
+    """Put mutants of Python where `hook` finds them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    of_file = {}
+    for mutant in drawn:
+        of_file.setdefault(str(mutant.path), {})[mutant.number] = mutant.change()[0]
+        (folder / f"{mutant.number}.py").write_text(mutant.after)
+    (folder / "python.json").write_text(json.dumps(of_file))
 
 
 class Run:
-    """Mutants judged one after the other, and the record of it."""
+    """Judges mutants, `jobs` at a time, and keeps the record of it."""
 
-    def __init__(self, examiner, record):
-        self._examiner = examiner
+    def __init__(self, of_python, of_core, record, jobs):
+        self._trials = {True: of_python, False: of_core}
         self._record = record
+        self._jobs = jobs
+        self._tests = workplace.tree_of("tests", "csrc/tests")
         known = record.read_text().splitlines() if record.exists() else []
-        self._draws = {entry["draw"]: entry for entry in map(json.loads, known)}
+        self._results = {entry["draw"]: entry for entry in map(json.loads, known)}
 
-    def by_near_tests(self, files, seed, count):
-        """`count` of the mutants of a seed, each judged by the tests near it."""
-        results = {}  # by change
-        number = 0
-        while len(results) < count:
-            number += 1
-            mutant = mutants.draw(files, seed, number)
-            if number not in self._draws:
-                self._judge(number, mutant)
-            result = self._draws[number]
-            change = (result.get("where"), result.get("is"))
-            if result["noticed"] is not None and change not in results:
-                results[change] = number, mutant
-                print(f"{len(results)}/{count} {result}", flush=True)
-        return list(results.values())
+    def judge(self, drawn, stage):
+        """Try the tests of a stage on mutants that were not noticed by it yet."""
+        left = [mutant for mutant in drawn if not self._is_judged(mutant, stage)]
+        with ThreadPoolExecutor(self._jobs) as pool:
+            try:
+                list(pool.map(functools.partial(self._judge, stage=stage), left))
+            except BaseException:
+                workplace.stop()
+                pool.shutdown(cancel_futures=True)
+                raise
 
-    def by_map(self, drawn):
-        """Try Python's survivors on the other tests that run their lines."""
-        left = [(n, m) for n, m in drawn if m.is_python and not self.of(n)["noticed"]]
-        if left:
-            coverage_map.make(jobs=2)
-        for number, mutant in left:
-            if "mapped" not in self.of(number):
-                self._judge(number, mutant, CoverageMap())
-                print(self.of(number), flush=True)
-
-    def of(self, number):
-        """What became of a draw."""
-        return self._draws[number]
-
-    def _judge(self, number, mutant, a_map=None):
+    def _judge(self, mutant, stage):
         begin = time.monotonic()
-        result = {"draw": number, "noticed": None}
-        if a_map is not None:
-            result["mapped"] = True
-        if mutant is not None:
-            result["noticed"] = self._examiner.examine(mutant, a_map)
-            result["where"] = mutant.name
-            _, result["was"], result["is"] = mutant.change()
-            result["had_time"] = self._examiner.had_time
+        trials = self._trials[mutant.is_python]
+        noticed, had_time = trials.judge(mutant.number, STAGES[stage](mutant))
+        _, was, now = mutant.change()
+        result = {"draw": mutant.number, "where": mutant.name, "was": was, "is": now}
+        result |= {"noticed": noticed, "had_time": had_time}
+        result |= {"stage": stage, "tests": self._tests}
         result["seconds"] = round(time.monotonic() - begin)
-        self._draws[number] = result
+        self._results[mutant.number] = result
         with self._record.open("a") as file:
             print(json.dumps(result), file=file)
+        print(f"{mutant.name} `{now}`: {noticed or '**nothing**'}", flush=True)
+
+    def _is_judged(self, mutant, stage):
+        known = self._results.get(mutant.number)
+        if known is None or known["noticed"]:
+            return known is not None
+        order = list(STAGES)
+        is_later = order.index(known["stage"]) >= order.index(stage)
+        return known["tests"] == self._tests and is_later
+
+    def of(self, mutant):
+        """What became of a mutant."""
+        return self._results[mutant.number]
 
 
 def conclude(results, seed, path):
@@ -366,6 +159,18 @@ def conclude(results, seed, path):
     print(f"\n{head}; all are in {path.relative_to(ROOT)}; survivors:")
     print(table(survivors))
     return 0 if num_noticed >= WANTED * len(results) else 1
+
+
+def table(results):
+    """What became of each, as Markdown."""
+    lines = ["| | where | was | is | noticed by |", "|---|---|---|---|---|"]
+    for number, result in enumerate(results, 1):
+        cells = [result["where"], f"`{result['was']}`", f"`{result['is']}`"]
+        in_time = "" if result["had_time"] else " in time"
+        told = result["noticed"] or f"**nothing**{in_time}"
+        row = " | ".join(cell.replace("|", "\\|") for cell in [*cells, told])
+        lines.append(f"| {number} | {row} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

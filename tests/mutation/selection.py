@@ -1,8 +1,7 @@
-"""Which tests see a mutant, the nearest first.
+"""Which tests are near a mutant, the nearest first.
 
-Of a Python line: the test files that speak of what it is a part of, then those that run
-it, as the CoverageMap says. Of a C++ file: the core's programs near its folder, the
-Python tests of what stands on the folder, and the rest of the core's programs.
+Of a Python line: the test files that speak of what it is a part of. Of a C++ file: the
+core's programs near its folder, and the Python tests of what stands on the folder.
 """
 
 import ast
@@ -10,7 +9,7 @@ import pathlib
 import re
 import subprocess
 
-from coverage_map import ROOT
+from workplace import ROOT
 
 # Folders of tests, those first that take the least time and see most of one module.
 KINDS = ["unit", "contract", "tensors", "property", "process", "seeds", "house"]
@@ -117,37 +116,46 @@ PYTHON = {
 }
 
 
-def row_of(path, table):
-    """The row of the innermost folder that a C++ file is in; None where it has none."""
-    within = path.relative_to(ROOT / "csrc" / "allhands").parents
-    rows = (table.get(folder.as_posix()) for folder in within)
-    return next(filter(None, rows), None)
+def near(mutant):
+    """Tests of what a mutant is in."""
+    if mutant.is_python:
+        return _near_of_python(mutant.path, mutant.change()[0])
+    return [*_programs_near(mutant.path), *_near_of_core(mutant.path)]
 
 
-def programs_of(path):
-    """The core's programs: (those near a C++ file, the rest); none of the binding."""
-    near = row_of(path, CORE)
-    if near is None:
-        return [], []  # they do not contain it
-    found = sorted((ROOT / "csrc" / "tests").glob("*_test.cpp"))
-    found.sort(key=lambda program: not _words(path) & _words(program))
-    names = [program.stem for program in found]
-    is_near = re.compile(near).search
-    return list(filter(is_near, names)), [name for name in names if not is_near(name)]
+def others(mutant):
+    """All other tests, those first that take the least time."""
+    found = [] if mutant.is_python else _programs()
+    found += map(str, sorted(_test_files(), key=_kind))
+    tried = near(mutant)
+    return [test for test in found if test not in tried]
 
 
-def tests_of_core(path):
+def _programs_near(path):
+    """The core's programs near a C++ file; none of the binding."""
+    pattern = _row_of(path, CORE)
+    if pattern is None:
+        return []  # they do not contain it
+    found = [name for name in _programs() if re.search(pattern, name)]
+    return sorted(found, key=lambda name: not _words(path) & {*name.split("_")})
+
+
+def _programs():
+    return sorted(path.stem for path in (ROOT / "csrc/tests").glob("*_test.cpp"))
+
+
+def _near_of_core(path):
     """Python test files of a C++ file: those named like it first."""
     listed = []
-    for name in row_of(path, PYTHON):
+    for name in _row_of(path, PYTHON):
         found = sorted((ROOT / name).glob("test_*.py")) or [ROOT / name]
         listed += [test.relative_to(ROOT) for test in found]
     listed.sort(key=lambda test: not _words(path) & _words(test))
     return [str(test) for test in dict.fromkeys(listed)]
 
 
-def near_tests_of_python(path, line):
-    """Test files that speak of a line of a Python file, those that say most first.
+def _near_of_python(path, line):
+    """Test files that speak most of a line of a Python file.
 
     They are named like its module, or name it, or what the line is a part of.
     """
@@ -165,12 +173,27 @@ def near_tests_of_python(path, line):
             + 3 * bool(_words(test) & set(module.parts[1:]))
         )
 
+    ranked = sorted((-score(test), _kind(test), test) for test in _test_files())
+    nearest = [test for *_, test in ranked[:NUM_NEAR]]
+    return list(map(str, sorted(nearest, key=_kind)))
+
+
+def _test_files():
     listed = subprocess.check_output(
         ["git", "ls-files", "tests/**/test_*.py"], cwd=ROOT, text=True
     )
-    tests = map(pathlib.Path, listed.split())
-    ranked = sorted((-score(test), KINDS.index(test.parts[1]), test) for test in tests)
-    return [str(test) for *_, test in ranked[:NUM_NEAR]]
+    return map(pathlib.Path, listed.split())
+
+
+def _kind(test):
+    return KINDS.index(test.parts[1])
+
+
+def _row_of(path, table):
+    """The row of the innermost folder that a C++ file is in; None where it has none."""
+    within = path.relative_to(ROOT / "csrc" / "allhands").parents
+    rows = (table.get(folder.as_posix()) for folder in within)
+    return next(filter(None, rows), None)
 
 
 def _words(path):
@@ -182,70 +205,8 @@ def _names_around(path, line):
     """The names of the definitions that a line is in."""
     return [
         node.name
-        for node in ast.walk(_tree(path))
+        for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.ClassDef)
         and node.lineno <= line <= node.end_lineno
         and not node.name.startswith("__")
     ]
-
-
-def _tree(path):
-    """What Python makes of a file as it was: it may be broken by now."""
-    command = ["git", "show", f"HEAD:./{path.name}"]
-    return ast.parse(subprocess.check_output(command, cwd=path.parent))
-
-
-def tests_of_python(path, line, coverage_map):
-    """Test files of a line of a Python file: those named like it, then the fastest."""
-    module = path.relative_to(ROOT / "src")
-    home = pathlib.Path("tests/unit", *module.parts[1:-1])
-    own = home / f"test_{module.stem.strip('_')}.py"
-
-    def distance(test):
-        of_test = pathlib.Path(test)
-        nearness = (of_test == own) + (of_test.parent == home)
-        return -nearness, coverage_map.seconds(test)
-
-    found = {
-        test
-        for at in lines_that_matter(path, line)
-        for test in coverage_map.tests_of(path, at)
-    }
-    return sorted(filter(coverage_map.passes, sorted(found)), key=distance)
-
-
-def lines_that_matter(path, line):
-    """The lines that run where the statement of a line matters.
-
-    Those of the statement, or of the head of a block, for coverage counts only some of
-    them; of a constant of the module's own, those of its functions.
-    """
-    tree = _tree(path)
-    statements = [
-        node
-        for node in ast.walk(tree)  # the outer ones first
-        if isinstance(node, ast.stmt) and node.lineno <= line <= node.end_lineno
-    ]
-    if not statements:
-        return [line]
-    *_, node = statements
-    if node in tree.body and is_private_constant(node):
-        functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
-        return [at for f in functions for n in f.body for at in lines_of(n)]
-    body = getattr(node, "body", None)
-    return (
-        range(node.lineno, max(body[0].lineno, node.lineno + 1))
-        if body
-        else (lines_of(node))
-    )
-
-
-def lines_of(node):
-    return range(node.lineno, node.end_lineno + 1)
-
-
-def is_private_constant(node):
-    return isinstance(node, ast.Assign) and all(
-        isinstance(target, ast.Name) and target.id.startswith("_")
-        for target in node.targets
-    )
