@@ -210,3 +210,22 @@ def test_under_another_launcher_the_error_says_how_to_start(tmp_path):
     assert job.returncode != 0
     assert "mpiexec -n 2 python program.py" in job.stderr
     assert "`allhands run` started" in job.stderr
+
+
+@pytest.mark.parametrize("backends", [("mpi", "native"), ("native", "mpi")])
+def test_ranks_that_ask_for_another_backend_are_told_before_mpi_begins(
+    folder, backends, tmp_path
+):
+    text = f"""
+    import os
+    import allhands as dist
+
+    rank = int(os.environ.get("PMI_RANK") or os.environ["OMPI_COMM_WORLD_RANK"])
+    try:
+        dist.init_process_group({backends!r}[rank])
+    except ValueError as error:
+        os.write(1, f"{{error}}\\n".encode())
+    """
+    job = mpi_jobs.run(folder, 2, program(tmp_path, text))
+    told = f"rank 0 for {backends[0]!r}, rank 1 for {backends[1]!r}; every rank must"
+    assert job.stdout.count(told) == 2, job.stderr

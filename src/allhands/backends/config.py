@@ -5,11 +5,13 @@ from __future__ import annotations
 from allhands.backends.lookup import look_up
 from allhands.backends.registry import (
     Backend,
+    engine_of,
     get_default_backend_for_device,
     is_device_type,
 )
+from allhands.rendezvous.asked import NOTHING, Asked
 
-__all__ = ["BackendConfig"]
+__all__ = ["BackendConfig", "asked_for"]
 
 
 class BackendConfig:
@@ -34,7 +36,7 @@ class BackendConfig:
         name = Backend(backend)
         self.device_backend_map: dict[str, Backend] = {}
         """Backend names by device type."""
-        if ":" in name:
+        if ":" in name or "," in name:
             self._parse(name)
         elif name == Backend.UNDEFINED:
             for device in Backend.default_device_backend_map:
@@ -86,3 +88,25 @@ class BackendConfig:
         """The type of device that serves any operation: the CPU, if possible."""
         served = list(self.device_backend_map)
         return "cpu" if "cpu" in served or not served else served[0]
+
+
+def asked_for(backend: str) -> Asked:
+    """Return what a rank that passes `backend` tells the others, in one form for all.
+
+    "cuda:nccl,cpu:native" is the same as "cpu:native,cuda:nccl".
+    """
+    name = Backend(backend)
+    if name == Backend.UNDEFINED:
+        return NOTHING
+    devices = BackendConfig(name).get_device_backend_map()
+    engines = {device: engine_of(each) for device, each in sorted(devices.items())}
+    text = ",".join(f"{device}:{engine}" for device, engine in engines.items())
+    [engine, *others] = set(engines.values())
+    if not others and set(engines) == set(Backend.backend_capability[engine]):
+        text = engine
+    usual = Backend.default_device_backend_map
+    is_usual = all(
+        engine in (Backend.NATIVE, usual.get(device))
+        for device, engine in engines.items()
+    )
+    return Asked(text, is_usual)

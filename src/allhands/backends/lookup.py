@@ -63,9 +63,10 @@ def _unknown(name: str, found: list[Offer]) -> str:
     close = get_close_matches(name, [*known, *(offer.name for offer in found)], n=1)
     guess = f", did you mean {close[0]!r}?" if close else "."
     return (
-        f"Unknown backend type {name}{guess} There are {', '.join(there)}; `allhands "
-        f"info` says which of them can be used here. Packages add backends by entry "
-        f"points {ENTRY_POINTS!r}, programs by Backend.register_backend"
+        f"Unknown backend type {name or repr(name)}{guess} There are "
+        f"{', '.join(there)}; `allhands info` says which of them can be used here. "
+        f"Packages add backends by entry points {ENTRY_POINTS!r}, programs by "
+        f"Backend.register_backend"
     )
 
 

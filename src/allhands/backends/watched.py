@@ -7,25 +7,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from allhands.backends.communicator import CommunicatorOptions
-from allhands.backends.gathering import await_members
+from allhands.backends.gathering import await_members, keys_of, store_of
 from allhands.backends.polled import PolledCommunicator, refuse_options
 from allhands.backends.polled_work import Subject
 from allhands.backends.threaded_request import ThreadedRequest
 from allhands.errors import DistBackendError, DistError, RankFailedError
 from allhands.rendezvous.identity import is_alive
-from allhands.store import PrefixStore, Store
+from allhands.store import Store
 
-__all__ = ["WatchedCommunicator", "meet", "met", "not_built_in", "store_of"]
+__all__ = ["WatchedCommunicator", "meet", "met", "not_built_in"]
 
 _LOOK = 0.25
 """Seconds between two checks for members that died while the library connects them."""
-
-
-def store_of(name: str, options: CommunicatorOptions) -> Store:
-    """Return a store for one group of the backend `name`, which nothing else uses."""
-    ranks = options.global_ranks_in_group
-    token = options.roster().token_for(name, ranks, options.num_alike).hex()
-    return PrefixStore(f"{name}/{token[:16]}", options.store)
 
 
 def met(
@@ -37,6 +30,7 @@ def met(
         TypeError: `pg_options` is given.
         RuntimeError: there is a `problem`: why the library is missing.
         RankFailedError: a member died before it came.
+        CollectiveMismatchError: a member refused to make the group.
         DistStoreError: a member did not come in time.
     """
     refuse_options(name, pg_options)
@@ -62,7 +56,7 @@ def meet(where: str, store: Store, options: CommunicatorOptions, name: str) -> N
         RankFailedError: a member died before it came.
         DistStoreError: a member did not come in time.
     """
-    keys = [f"{where}/{rank}" for rank in range(options.group_size)]
+    keys = keys_of(options, where)
     store.set(keys[options.group_rank], b"")
     await_members(store, keys, options, name)
 

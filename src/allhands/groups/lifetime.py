@@ -19,7 +19,7 @@ from numbers import Integral
 from typing import Any
 
 from allhands import settings
-from allhands.backends.config import BackendConfig
+from allhands.backends.config import BackendConfig, asked_for
 from allhands.backends.frames import called_operation
 from allhands.backends.registry import Backend
 from allhands.groups import excepthook, store_watch
@@ -101,8 +101,9 @@ def init_process_group(
             that (`ProcessGroup.supports_reconfigure`), so it must be False.
 
     Raises:
-        ValueError: there is a world already, the URL or environment is incomplete, or
-            an environment variable has no value of its [setting](settings.md).
+        ValueError: there is a world already, the URL or environment is incomplete, the
+            ranks ask for different backends, or an environment variable has no value of
+            its [setting](settings.md).
         DistStoreError: some ranks did not come within the limit of this rank or of rank
             0; the message names them, on every rank.
         DistNetworkError: no store was found, or it was lost after rank 0 had come.
@@ -200,6 +201,7 @@ def _enter(
     name: str,
     timeout: timedelta,
     found: Store,
+    backend: str,
     **options: Any,
 ) -> None:
     """Make the world over `store`; `timeout` counts from `start`.
@@ -207,15 +209,18 @@ def _enter(
     The ranks have `found` each other in a store, which may be `store` itself.
     """
     own_store = PrefixStore(f"{name}/", store)
-    call = "init_process_group"
+    call, asked = "init_process_group", asked_for(backend)
     try:
         make_world(
             store,
-            partial(exchange, own_store, rank, size, timeout, call, start, found),
+            partial(
+                exchange, own_store, rank, size, timeout, call, start, found, asked
+            ),
             rank=rank,
             size=size,
             name=name,
             timeout=timeout,
+            backend=backend,
             **options,
         )
         took = time.monotonic() - start

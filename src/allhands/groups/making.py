@@ -15,7 +15,7 @@ from typing import Any
 from allhands import arrays, settings
 from allhands.backends.call_check import calls_checked
 from allhands.backends.communicator import Communicator, CommunicatorOptions
-from allhands.backends.config import BackendConfig
+from allhands.backends.config import BackendConfig, asked_for
 from allhands.backends.content_check import content_checked
 from allhands.backends.frames import called_operation
 from allhands.backends.per_device import PerDeviceCommunicator
@@ -260,7 +260,8 @@ def merge(
         )
         met = PrefixStore(f"merge/{offset.attempt}", store)
         rank = offset.first + local.rank()
-        roster = exchange(met, rank, size, timeout, call)
+        asked = asked_for(local.backend)
+        roster = exchange(met, rank, size, timeout, call, asked=asked)
     name = group_name or f"merged:{roster.token_for('name').hex()[:16]}"
     union = Union(name, met, roster)
     ranks = list(range(size))
@@ -415,6 +416,8 @@ def _make_group(
     """
     by_name: dict[str, Communicator] = {}
     devices = config.get_device_backend_map()
+    is_real = Backend.FAKE not in devices.values()
+    of_cpu = devices[config.usual_device_type] if is_real else None
     for device, name in devices.items():
         if name in by_name:
             continue
@@ -423,6 +426,8 @@ def _make_group(
         try:
             made = make_communicator(name, own, theirs)
             _check_made(name, made)
+            if name == of_cpu and not isinstance(made, ProcessGroup):
+                made = calls_checked(made, options)
         except BaseException:
             _close(by_name.values())
             raise
@@ -437,8 +442,7 @@ def _make_group(
     else:
         serving = {device: by_name[name] for device, name in devices.items()}
         communicator = PerDeviceCommunicator(serving)
-    if Backend.FAKE not in by_name:
-        communicator = calls_checked(communicator, options)
+    if is_real:
         communicator = content_checked(communicator, options)
     group.bind(options, config, communicator, _Maker())
     return group

@@ -36,11 +36,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple, NoReturn
 
 from allhands.backends.communicator import CommunicatorOptions
 from allhands.backends.config import BackendConfig
-from allhands.backends.registry import Backend, is_native, make_communicator
+from allhands.backends.gathering import refuse
+from allhands.backends.registry import Backend, engine_of, make_communicator
 from allhands.errors import CollectiveMismatchError, DistError, DistStoreError
 from allhands.groups.agreed_calls import AgreedCalls
 from allhands.groups.making import hashed
@@ -49,6 +51,9 @@ from allhands.rendezvous.ranges import in_ranges
 from allhands.store import PrefixStore, Store
 
 __all__ = ["name_in_order", "tell_parent"]
+
+_MET_IN_THE_STORE = (Backend.GLOO, Backend.MPI, Backend.NCCL, Backend.XCCL)
+"""The backends whose members wait for each other in the world's store."""
 
 
 class _Call(NamedTuple):
@@ -190,24 +195,23 @@ def _disagree(
         f"was {other}; every rank of the world makes its groups in the same order, or "
         f"passes use_local_synchronization=True"
     )
-    _break_off(mine, text)
-    if first.members != mine.members:
-        _break_off(first, text)
+    _break_off(name, mine, text)
+    if (first.members, first.backend) != (mine.members, mine.backend):
+        _break_off(name, first, text)
     current().numbers.count_alike(first.members)  # as every rank does for this call
     error = CollectiveMismatchError(text)
     error.ranks = [first.rank if other is mine else other.rank]
     raise error
 
 
-def _break_off(call: _Call, reason: str) -> None:
+def _break_off(name: str, call: _Call, reason: str) -> None:
     """Break the group of `call`: this rank belongs to it but will not make it."""
     world = current()
     rank = default_group().rank()
-    served = BackendConfig(call.backend).get_device_backend_map().values()
-    if rank not in call.members or not any(map(is_native, served)):
+    if rank not in call.members:
         return
     options = CommunicatorOptions(
-        store=world.store,
+        store=PrefixStore(f"{name}/", world.store),
         group_rank=call.members.index(rank),
         group_size=len(call.members),
         timeout=default_group().timeout,
@@ -216,6 +220,20 @@ def _break_off(call: _Call, reason: str) -> None:
         num_alike=world.numbers.num_alike(call.members),
         roster=world.roster,
     )
-    communicator = make_communicator(Backend.NATIVE, options, None)
-    communicator.disagree(reason)
-    world.close_with_it(communicator)
+    for engine, device in _engines_of(call.backend).items():
+        if engine == Backend.NATIVE:
+            communicator = make_communicator(engine, options, None)
+            communicator.disagree(reason)
+            world.close_with_it(communicator)
+        elif engine in _MET_IN_THE_STORE:
+            own = PrefixStore(f"{device}/", options.store)
+            with suppress(DistError):
+                refuse(engine, replace(options, store=own), reason)
+
+
+def _engines_of(backend: str) -> dict[str, str]:
+    """Return each engine of a group of `backend`, with the first device it serves."""
+    engines: dict[str, str] = {}
+    for device, name in BackendConfig(backend).get_device_backend_map().items():
+        engines.setdefault(engine_of(name), device)
+    return engines

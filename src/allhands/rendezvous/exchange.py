@@ -32,6 +32,7 @@ from datetime import timedelta
 
 from allhands import settings
 from allhands.errors import DistNetworkError
+from allhands.rendezvous.asked import NOTHING, Asked
 from allhands.rendezvous.log import LogLevel, beginning, is_said
 from allhands.rendezvous.meeting import HostLeft, Meeting
 from allhands.rendezvous.port import open_port
@@ -50,13 +51,15 @@ def exchange(
     operation: str,
     start: float | None = None,
     found: Store | None = None,
+    asked: Asked = NOTHING,
 ) -> Roster:
     """Publish this rank's identity and read all others; return when all have come.
 
     Rank 0 returns last, because it often hosts the store that the others still read.
     `operation` is the name for errors. `timeout` counts from `start`, a time of
     `time.monotonic()`, by default from now. `found` is the store in which the ranks
-    found each other; it may know of ranks that died before they came here.
+    found each other; it may know of ranks that died before they came here. `asked` is
+    the backend that this rank asks for.
 
     Raises:
         DistStoreError: some ranks, which the message names, did not come within the
@@ -66,13 +69,14 @@ def exchange(
             others: rank 0 did.
         DistNetworkError: the store was lost meanwhile; `HostLeft` if rank 0 had not
             come yet.
-        ValueError: the ranks pass different sizes.
+        ValueError: the ranks pass different sizes, or ask for different backends; a
+            rank that rank 0 agrees with hears of it as DistStoreError.
     """
     start = time.monotonic() if start is None else start
     port = open_port(size, store)
     kind = Meeting if rank else MeetingOfRank0
     place = port.endpoints
-    meeting = kind(store, rank, size, timeout, operation, start, found, place)
+    meeting = kind(store, rank, size, timeout, operation, start, found, place, asked)
     try:
         roster = meeting.hold()
     except BaseException as error:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from allhands import _C, settings
 from allhands.errors import DistStoreError
+from allhands.rendezvous.asked import NOTHING, Asked
 from allhands.rendezvous.endpoints import are_endpoints
 
 __all__ = [
@@ -46,10 +47,12 @@ class Introduction(NamedTuple):
 
     world_size: int
     identity: Identity
+    asked: Asked = NOTHING
 
     def to_bytes(self) -> bytes:
         """Return the introduction as the value for the store."""
-        return json.dumps([self.world_size, *self.identity]).encode()
+        asked = [] if self.asked == NOTHING else self.asked
+        return json.dumps([self.world_size, *self.identity, *asked]).encode()
 
     @staticmethod
     def read(rank: int, text: bytes) -> Introduction:
@@ -59,16 +62,18 @@ class Introduction(NamedTuple):
             DistStoreError: no rank wrote this value.
         """
         try:
-            size, *identity = json.loads(text)
+            size, *said = json.loads(text)
         except (ValueError, TypeError, RecursionError):
-            size, identity = 0, []
-        if type(size) is not int or size < 1 or not is_identity(*identity):
+            size, said = 0, []
+        identity, asked = said[:4], said[4:]
+        is_size = type(size) is int and size > 0
+        if not is_size or not is_identity(*identity) or not _is_asked(*asked):
             raise DistStoreError(
                 f"the store says of rank {rank} what no rank writes: {text[:80]!r}; "
                 f"every rank needs the same version of allhands, and no other program "
                 f"may write there"
             )
-        return Introduction(size, Identity(*identity))
+        return Introduction(size, Identity(*identity), Asked(*asked))
 
 
 def process_identity(endpoints: str = "") -> Identity:
@@ -99,6 +104,11 @@ def is_identity(*parts: Any) -> bool:
         and type(endpoints) is str
         and are_endpoints(endpoints)
     )
+
+
+def _is_asked(*parts: Any) -> bool:
+    """Return whether these can be the parts of an `Asked`."""
+    return tuple(map(type, parts)) in ((), (str, bool))
 
 
 def is_host(host: Any) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 
 from allhands import settings
 from allhands.errors import DistError, DistNetworkError, DistStoreError, RankFailedError
+from allhands.rendezvous.asked import Asked, disagreement
 from allhands.rendezvous.attendance import Attendance
 from allhands.rendezvous.host_copy import HostCopy
 from allhands.rendezvous.identity import Introduction, is_alive, process_identity
@@ -55,11 +57,12 @@ class Meeting:
         start: float,
         found: Store | None,
         endpoints: str,
+        asked: Asked,
     ) -> None:
         self._worlds = store
         self._found = found
         self._rank, self._size = rank, size
-        self._endpoints = endpoints
+        self._endpoints, self._asked = endpoints, asked
         self._subject = f"{operation}: rank {rank} (this process)"
         self._limit = timeout.total_seconds()
         self._deadline = start + self._limit
@@ -83,9 +86,8 @@ class Meeting:
         self._endings = self._endings_of_the_job()
         self._store = attendance.store
         self._copy = HostCopy(self._store)
-        attendance.come(
-            self._rank, Introduction(self._size, process_identity(self._endpoints))
-        )
+        me = process_identity(self._endpoints)
+        attendance.come(self._rank, Introduction(self._size, me, self._asked))
         try:
             return self._meet()
         finally:
@@ -129,6 +131,7 @@ class Meeting:
         if rank_0.world_size != self._size:
             raise self._other_size(0, rank_0.world_size)
         self._is_called_off = bool(outcome.problem)
+        self._compare_asked({0: rank_0.asked, self._rank: self._asked})
         if outcome.problem:
             raise DistStoreError(
                 f"{self._subject} heard from rank 0: it {outcome.problem}"
@@ -235,6 +238,17 @@ class Meeting:
             f"{self._subject} has world_size {self._size}, rank {rank} has {size}; it "
             "must be the same on every rank"
         )
+
+    def _compare_asked(self, asked: Mapping[int, Asked]) -> None:
+        """Refuse to meet ranks that ask for another backend.
+
+        Raises:
+            ValueError: there are some.
+        """
+        if told := disagreement(asked):
+            raise ValueError(
+                f"{self._subject} finds that {told}; every rank must ask for the same"
+            )
 
     def _forget_the_world_before(self, *names: str) -> None:
         """Delete the keys of the previous world, which all ranks have left."""

@@ -1,9 +1,12 @@
 """MpiJob: this process as a rank of MPI, and `mpi://`, by which such ranks meet.
 
 MPI itself gives rank and size. It also carries the place of the store that rank 0
-hosts, with the job's secret. MPI begins on first use, by mpi4py, and ends with the
-program. A rank that an exception ends does not end MPI: MPI would wait there for the
-others, which wait for this rank. When this rank has gone, mpiexec ends the others.
+hosts, with the job's secret. If mpiexec has started all ranks on this host, they meet
+as those of other backends do (`host_file`), and before MPI begins: MPI would wait
+without limit for a rank that asks for another backend. MPI begins on first use, by
+mpi4py, and ends with the program. A rank that an exception ends does not end MPI: MPI
+would wait there for the others, which wait for this rank. When this rank has gone,
+mpiexec ends the others.
 """
 
 from __future__ import annotations
@@ -25,9 +28,11 @@ from allhands.errors import DistBackendError, DistStoreError
 from allhands.options import default_pg_timeout, to_seconds
 from allhands.rendezvous.address_choice import addresses_to_listen_at
 from allhands.rendezvous.by_pmi import is_slurms_pmi_taken
+from allhands.rendezvous.host_file import meet_on_this_host
+from allhands.rendezvous.launched import Launched, find_launched
 from allhands.rendezvous.mpi_library import INSTALL, library_name, why_no_mpi
 from allhands.rendezvous.presence import enter
-from allhands.store import Store, TCPStore
+from allhands.store import HashStore, Store, TCPStore
 from allhands.store.limits import poll
 
 __all__ = [
@@ -93,12 +98,16 @@ def join_mpi_job(timeout: timedelta = default_pg_timeout) -> MpiJob:
     """
     global _job
     if _job is None:
-        problem = why_no_mpi()
-        if problem:
-            raise RuntimeError(f'backend "mpi": {problem}')
+        _check_installed()
         _check_start(os.environ)
         _job = _begin(timeout)
     return _job
+
+
+def _check_installed() -> None:
+    problem = why_no_mpi()
+    if problem:
+        raise RuntimeError(f'backend "mpi": {problem}')
 
 
 def _check_start(environment: Mapping[str, str]) -> None:
@@ -210,19 +219,41 @@ def meet_by_mpi(
     url: str, timeout: timedelta = default_pg_timeout
 ) -> Iterator[tuple[Store, int, int]]:
     """The handler of `mpi://`; see `rendezvous`."""
-    job = join_mpi_job(timeout)
     query = dict(parse_qsl(urlsplit(url).query))
-    for name, own in (("rank", job.rank), ("world_size", job.size)):
+    _check_installed()
+    _check_start(os.environ)
+    launched = find_launched(os.environ)
+    if launched and launched.launcher == "mpiexec" and launched.is_on_one_host:
+        rank, size = launched.rank, launched.size
+        _warn_of_others(query, rank, size)
+        launched.show(os.environ)
+        store = _meet_here(launched, timeout)
+    else:
+        job = join_mpi_job(timeout)
+        rank, size = job.rank, job.size
+        _warn_of_others(query, rank, size)
+        store = _host(job, timeout) if rank == 0 else _find(job, timeout)
+        enter(store, rank)
+    yield store, rank, size
+    raise RuntimeError("Unable to perform re-rendezvous using mpi:// method")
+
+
+def _meet_here(launched: Launched, timeout: timedelta) -> Store:
+    """Return the store of ranks that are all on this host."""
+    rank, size = launched.rank, launched.size
+    if size == 1:
+        return HashStore()
+    return meet_on_this_host(launched.job, rank, size, timeout)
+
+
+def _warn_of_others(query: Mapping[str, str], rank: int, size: int) -> None:
+    for name, own in (("rank", rank), ("world_size", size)):
         if query.get(name, str(own)) != str(own):
             warnings.warn(
                 f"init_process_group: {name}={query[name]} is ignored, because MPI "
                 f"says {own}; leave it out, MPI knows it",
-                stacklevel=2,
+                stacklevel=3,
             )
-    store = _host(job, timeout) if job.rank == 0 else _find(job, timeout)
-    enter(store, job.rank)
-    yield store, job.rank, job.size
-    raise RuntimeError("Unable to perform re-rendezvous using mpi:// method")
 
 
 def _host(job: MpiJob, timeout: timedelta) -> Store:

@@ -28,10 +28,11 @@ class MeetingOfRank0(Meeting):
         said = self._waiting.until(
             self._wait_for_all, self._look_at_all, attendance.who_is_missing
         )
-        for rank, (size, _) in enumerate(said):
-            if size != self._size:
-                raise self._other_size(rank, size)
-        roster = Roster([identity for _, identity in said], os.urandom(TOKEN_BYTES))
+        for rank, each in enumerate(said):
+            if each.world_size != self._size:
+                raise self._other_size(rank, each.world_size)
+        self._compare_asked({rank: each.asked for rank, each in enumerate(said)})
+        roster = Roster([each.identity for each in said], os.urandom(TOKEN_BYTES))
         self._forget_the_world_before(OUTCOME, "roster", "num_told")
         self._store.set(OUTCOME, self._outcome(roster).to_bytes())
         self._lagging = list(range(1, self._size))

@@ -108,3 +108,18 @@ def test_different_calls_raise_on_every_rank_and_do_not_reach_it():
 def test_the_native_engine_compares_by_itself():
     kinds = run_ranks(2, lambda rank: type(dist.group.WORLD.communicator))
     assert kinds == [NativeCommunicator] * 2
+
+
+@pytest.mark.parametrize(
+    ("backend", "kinds"),
+    [
+        ("cpu:native,cuda:library", [NativeCommunicator, Library]),
+        ("cpu:library,cuda:native", [CallCheckedCommunicator, NativeCommunicator]),
+    ],
+)
+def test_only_what_serves_the_cpu_is_compared_in_a_mixed_group(backend, kinds):
+    def body(_):
+        carrier = dist.new_group(backend=backend).communicator
+        return [type(carrier.serving(device)) for device in ("cpu", "cuda")]
+
+    assert run_ranks(2, body) == [kinds] * 2

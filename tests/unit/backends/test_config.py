@@ -23,6 +23,7 @@ def test_a_config_says_what_serves_each_device(text, config):
     ("text", "message"),
     [
         ("cpu:native,cuda", "Invalid device:backend pairing: cuda"),
+        ("native,gloo", "Invalid device:backend pairing: native. .* 'cpu:native,"),
         ("cpu:", "Invalid device:backend pairing: cpu:"),
         ("cpu:native,cpu:gloo", "Duplicate device type cpu"),
     ],
@@ -32,7 +33,9 @@ def test_malformed_pairs_are_refused(text, message):
         BackendConfig(text)
 
 
-@pytest.mark.parametrize("text", ["nope", "cpu:nope"])
-def test_unknown_backends_are_refused(text):
-    with pytest.raises(AssertionError, match="Unknown backend type nope"):
+@pytest.mark.parametrize(
+    ("text", "name"), [("nope", "nope"), ("cpu:nope", "nope"), ("", "''")]
+)
+def test_unknown_backends_are_refused(text, name):
+    with pytest.raises(AssertionError, match=rf"Unknown backend type {name}\. There"):
         BackendConfig(text)

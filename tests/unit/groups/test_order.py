@@ -362,3 +362,31 @@ def test_calls_of_a_part_in_any_order_of_events(seed):
         [rank for rank in range(size) for _ in calls[rank]]
     ).tolist()
     assert len(set(in_turns(size, order, calls))) == 1
+
+
+@pytest.mark.parametrize("first", [None, "gloo"])
+def test_a_rank_that_asks_for_another_backend_is_not_waited_for(first):
+    """Gloo's ranks wait for each other as the group is made, native ones later."""
+    pytest.importorskip("torch")
+    other = "gloo" if first is None else None
+
+    def body(rank):
+        start = time.monotonic()
+        with pytest.raises(Mismatch, match=r"call #1 was new_group.*backend='gloo'"):
+            dist.barrier(dist.new_group(backend=other if rank else first))
+        assert time.monotonic() - start < patient(5, start)
+        return total(dist.new_group(backend="gloo")), total()
+
+    assert run_ranks(2, body) == [(1, 1)] * 2
+
+
+def test_two_ranks_that_differ_do_not_wait_for_a_third():
+    pytest.importorskip("torch")
+
+    def body(rank):
+        if rank < 2:
+            with pytest.raises(Mismatch, match="backend='gloo'"):
+                dist.barrier(dist.new_group(backend=None if rank else "gloo"))
+        dist.barrier()
+
+    run_ranks(3, body)

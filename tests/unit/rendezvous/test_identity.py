@@ -3,6 +3,7 @@
 import pytest
 
 from allhands import _C, settings
+from allhands.rendezvous.asked import Asked
 from allhands.rendezvous.identity import (
     Identity,
     Introduction,
@@ -18,7 +19,7 @@ NO_PID = 1 << 30  # above the largest
 def test_it_is_known_by_its_host_pid_and_start():
     me = process_identity("10.0.0.3:4471")
     assert me == (*_C.process_identity()[:3], "10.0.0.3:4471")
-    assert Introduction.read(3, Introduction(7, me).to_bytes()) == (7, me)
+    assert Introduction.read(3, Introduction(7, me).to_bytes()) == (7, me, Asked())
 
 
 def test_a_process_is_looked_at_on_its_own_host_only():

@@ -46,6 +46,7 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
         DistBackendError: MPI could not make the group.
     """
     refuse_options(name, pg_options)
+    options.roster()  # tells ranks of other backends, for which MPI would wait
     job = join_mpi_job(options.timeout)
     group = meet(job, options)
     return MpiCommunicator(job, group, options)

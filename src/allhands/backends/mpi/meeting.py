@@ -10,11 +10,11 @@ import json
 from typing import Any, NamedTuple
 
 from allhands.backends.communicator import CommunicatorOptions
-from allhands.backends.gathering import await_members
+from allhands.backends.gathering import await_members, keys_of, store_of
 from allhands.backends.mpi.failed_ranks import failed_ranks
 from allhands.errors import DistBackendError
 from allhands.rendezvous.mpi_job import MpiJob
-from allhands.store import PrefixStore, Store
+from allhands.store import Store
 
 __all__ = ["MpiGroup", "meet"]
 
@@ -39,7 +39,7 @@ def meet(job: MpiJob, options: CommunicatorOptions) -> MpiGroup:
     """
     ranks = options.global_ranks_in_group
     token = options.roster().token_for("mpi", ranks, options.num_alike).hex()
-    store = PrefixStore(f"mpi/{token[:16]}", options.store)
+    store = store_of("mpi", options)
     members = _exchange(job, store, options)
     with job.lock:
         try:
@@ -67,7 +67,7 @@ def _communicator(job: MpiJob, members: list[int], token: str) -> Any:
 
 def _exchange(job: MpiJob, store: Store, options: CommunicatorOptions) -> list[int]:
     """Return the MPI ranks of the members."""
-    keys = [f"place/{rank}" for rank in range(options.group_size)]
+    keys = keys_of(options)
     mine = [job.rank, job.size]
     store.set(keys[options.group_rank], json.dumps(mine))
     await_members(store, keys, options, "mpi")

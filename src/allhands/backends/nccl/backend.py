@@ -22,6 +22,7 @@ from allhands._C import CheckedCall
 from allhands.backends.call import Call
 from allhands.backends.call_thread import CallThread
 from allhands.backends.communicator import Communicator, CommunicatorOptions
+from allhands.backends.gathering import store_of
 from allhands.backends.nccl import library as nccl_library
 from allhands.backends.nccl.batch import NcclBatch
 from allhands.backends.nccl.call import NcclCall, with_an_array
@@ -44,7 +45,7 @@ from allhands.backends.nccl.work import CapturedWork, NcclWork
 from allhands.backends.observer import Observer
 from allhands.backends.polled import COLLECTIVES
 from allhands.backends.polled_work import Begun, Subject, UnderWay
-from allhands.backends.watched import WatchedCommunicator, not_built_in, store_of
+from allhands.backends.watched import WatchedCommunicator, not_built_in
 from allhands.backends.work import Work
 from allhands.errors import (
     CollectiveTimeoutError,
