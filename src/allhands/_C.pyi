@@ -90,6 +90,11 @@ class Buffer:
     @property
     def is_contiguous(self) -> bool: ...
 
+def usual_dtype(array: object) -> DType | None:
+    """
+    Return the dtype of a writable, contiguous array in CPU memory; None for any other object, and for arrays whose memory has to be looked at more closely.
+    """
+
 class CheckedCall:
     """The Call of a collective as memory, for engines of other libraries."""
 
@@ -138,6 +143,32 @@ def register_tensors(type: type, api: object, is_lazy: Callable[[Any], bool], ha
         storage_bytes: the address of a C function that returns the bytes of the storage.
         elements_before: the address of a C function that returns how many elements of the storage come before the first one.
     """
+
+class MpiAllReduce:
+    """
+    MPI's all-reduce in place of a communicator, for usual arrays. The caller lets only one thread at a time call MPI, if the library needs that.
+    """
+
+    def __init__(self, iallreduce: int, test: int, in_place: int, comm: int, request_bytes: int, types: Sequence[tuple[int, int]], ops: Sequence[tuple[int, int]], failed: object) -> None:
+        """
+        Args:
+            iallreduce: the address of MPI_Iallreduce.
+            test: the address of MPI_Test.
+            in_place: MPI_IN_PLACE.
+            comm: the communicator's handle.
+            request_bytes: the size of MPI_Request.
+            types: the handles of MPI's types, by the numbers of dtypes.
+            ops: the handles of MPI's operations, by the numbers of reduce operations.
+            failed: the exception's type; it takes MPI's error code.
+        """
+
+    def __call__(self, array: object, op: object) -> int | None:
+        """
+        Reduce `array`, and wait a moment for the end.
+
+        Returns:
+            None: it is over. A number: the handle of the request that goes on. NotImplemented: it has not begun, because the array is not usual, or MPI does not reduce it as this package does.
+        """
 
 class Work:
     """An operation under way."""

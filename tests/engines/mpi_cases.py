@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import allhands as dist
+from harness.plain_calls import fail_plain, note_plain
 from harness.ranks import run_ranks
 
 SECOND = timedelta(seconds=1)
@@ -119,16 +120,16 @@ OPS = {"SUM": np.add, "PRODUCT": np.multiply, "MIN": np.minimum, "MAX": np.maxim
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_plain_arrays_are_reduced_with_those_that_are_not(size, count):
     def body(rank):
-        communicator = dist.group.WORLD.communicator
+        taken = note_plain(dist.group.WORLD.communicator)
         for number, dtype in enumerate(PLAIN):
             for name, function in OPS.items():
                 op = getattr(dist.ReduceOp, name)
                 inputs = [(np.arange(count) + r) % 5 for r in range(size)]
                 plain = inputs[rank].astype(dtype)
-                assert communicator._plain.arguments(plain, op) is not None
                 strided = np.repeat(plain, 2)[::2]
                 here = strided if rank == number % size else plain
                 dist.all_reduce(here, op)
+                assert taken.pop() == (here.flags.c_contiguous and count > 0)
                 expected = function.reduce([each.astype(dtype) for each in inputs])
                 assert np.array_equal(here, expected), (dtype, name)
 
@@ -136,14 +137,10 @@ def test_plain_arrays_are_reduced_with_those_that_are_not(size, count):
 
 
 def test_a_plain_reduction_that_is_interrupted_ends_that_of_the_others():
-    class Interrupted:
-        def Iallreduce(self, *_):
-            raise KeyboardInterrupt
-
     def body(rank):
         group = dist.new_group()
         if rank == 0:
-            group.communicator._comm = Interrupted()
+            fail_plain(group.communicator, KeyboardInterrupt())
             with pytest.raises(KeyboardInterrupt):
                 dist.all_reduce(np.ones(1), group=group)
         text = "all_reduce #1 was interrupted by KeyboardInterrupt"
@@ -158,21 +155,29 @@ def test_a_plain_reduction_that_is_interrupted_ends_that_of_the_others():
 def test_a_plain_reduction_that_fails_breaks_the_group():
     from mpi4py import MPI
 
-    class Failing:
-        def Iallreduce(self, *_):
-            return self
-
-        def Test(self):
-            raise MPI.Exception(MPI.ERR_OTHER)
-
     def body(rank):
         group = dist.new_group()
-        group.communicator._comm = Failing()
+        fail_plain(group.communicator, MPI.Exception(MPI.ERR_OTHER))
         with pytest.raises(dist.DistBackendError, match=r"all_reduce #1: .* says: "):
             dist.all_reduce(np.ones(1), group=group)
         for call in (lambda: dist.all_reduce(np.ones(1), group=group), group.barrier):
             with pytest.raises(dist.DistBackendError, match=r"broken since: .* says: "):
                 call()
+        dist.barrier()
+
+    run_ranks(3, body)
+
+
+def test_a_plain_reduction_that_some_do_not_call_names_them():
+    def body(rank):
+        group = dist.new_group(timeout=SECOND)
+        if rank < 2:
+            taken = note_plain(group.communicator)
+            with pytest.raises(dist.CollectiveTimeoutError) as info:
+                dist.all_reduce(np.ones(1), group=group)
+            assert taken == [True]
+            assert "all_reduce #1 timed out" in str(info.value)
+            assert 2 in info.value.ranks
         dist.barrier()
 
     run_ranks(3, body)

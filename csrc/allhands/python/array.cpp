@@ -1,8 +1,8 @@
 #include "allhands/python/array.hpp"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-#include <optional>
 #include <string>
 
 #include "allhands/base/error.hpp"
@@ -17,16 +17,6 @@ using namespace nb::literals;
 namespace allhands::python {
 namespace {
 
-// Returns nothing if it is not the usual array.
-std::optional<Buffer> read_on_the_spot(nb::handle array, Access access) {
-  PyTypeObject* const type = Py_TYPE(array.ptr());
-  if (type == numpy_array_type()) {
-    auto buffer = read_numpy(array, access == Access::Write);
-    return buffer && buffer->is_contiguous() ? std::move(buffer) : std::nullopt;
-  }
-  return read_tensor(array);
-}
-
 nb::object as_buffer(nb::handle array, Access access, const char* name) {
   static PyObject* const function = imported("allhands.arrays", "as_buffer");
   return nb::handle(function)(array, "writable"_a = access == Access::Write,
@@ -34,6 +24,15 @@ nb::object as_buffer(nb::handle array, Access access, const char* name) {
 }
 
 }  // namespace
+
+std::optional<Buffer> read_usual(nb::handle array, Access access) {
+  PyTypeObject* const type = Py_TYPE(array.ptr());
+  if (type == numpy_array_type()) {
+    auto buffer = read_numpy(array, access == Access::Write);
+    return buffer && buffer->is_contiguous() ? std::move(buffer) : std::nullopt;
+  }
+  return read_tensor(array);
+}
 
 nb::tuple items_of(nb::handle list, const char* name) {
   if (PyList_Check(list.ptr())) {
@@ -49,7 +48,7 @@ nb::tuple items_of(nb::handle list, const char* name) {
 
 Array::Array(nb::handle array, Access access, const char* name)
     : given_(array), owner_(array) {
-  if (auto buffer = read_on_the_spot(array, access)) {
+  if (auto buffer = read_usual(array, access)) {
     buffer_ = std::move(*buffer);
     return;
   }
@@ -78,6 +77,18 @@ Arrays::Arrays(nb::handle list, Access access, const char* name)
   nb::list all(owners_);
   for (const nb::object& object : made) all.append(object);
   owners_ = nb::tuple(all);
+}
+
+void bind_array(nb::module_& m) {
+  m.def(
+      "usual_dtype",
+      [](nb::handle array) -> std::optional<DType> {
+        const auto buffer = read_usual(array, Access::Write);
+        return buffer ? std::optional(buffer->dtype) : std::nullopt;
+      },
+      "array"_a.none(), nb::sig("def usual_dtype(array: object) -> DType | None"),
+      "Return the dtype of a writable, contiguous array in CPU memory; None for any "
+      "other object, and for arrays whose memory has to be looked at more closely.");
 }
 
 }  // namespace allhands::python

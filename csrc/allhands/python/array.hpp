@@ -8,6 +8,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,9 @@ namespace allhands::python {
 
 // How an operation uses an array; a read-only array refuses Write.
 enum class Access { Read, Write };
+
+// The memory of the usual array; nothing for any other.
+std::optional<Buffer> read_usual(nanobind::handle array, Access access);
 
 // An array that a caller passed. Its memory lives as long as `owner()`.
 class Array {
@@ -63,5 +67,7 @@ class Arrays {
 // The items of a list, which live as long as the result. `name` is the parameter's.
 // Throws TypeError for anything but a list.
 nanobind::tuple items_of(nanobind::handle list, const char* name);
+
+void bind_array(nanobind::module_& m);
 
 }  // namespace allhands::python

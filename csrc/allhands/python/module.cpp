@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include "allhands/base/standard_streams.hpp"
+#include "allhands/python/array.hpp"
 #include "allhands/python/buffer.hpp"
 #include "allhands/python/checked_call.hpp"
 #include "allhands/python/communicator.hpp"
@@ -12,6 +13,7 @@
 #include "allhands/python/finalizer.hpp"
 #include "allhands/python/flight.hpp"
 #include "allhands/python/interfaces.hpp"
+#include "allhands/python/mpi_all_reduce.hpp"
 #include "allhands/python/port.hpp"
 #include "allhands/python/request.hpp"
 #include "allhands/python/sparse.hpp"
@@ -37,8 +39,10 @@ NB_MODULE(_C, m) {
   allhands::python::bind_finalizer(m);
   allhands::python::bind_exported_array(m);
   allhands::python::bind_buffer(m);
+  allhands::python::bind_array(m);
   allhands::python::bind_checked_call(m);
   allhands::python::bind_tensor(m);
+  allhands::python::bind_mpi_all_reduce(m);
   allhands::python::bind_work(m);
   allhands::python::bind_request(m);
   allhands::python::bind_sparse_array(m);

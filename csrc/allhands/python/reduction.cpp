@@ -41,6 +41,12 @@ Factor factor_of(nb::handle number) {
 
 }  // namespace
 
+std::optional<ReduceOp> plain_op(nb::handle given) {
+  if (!is_plain(given)) return std::nullopt;
+  const ReduceOp op = number_of(given);
+  return op == ReduceOp::PremulSum ? std::nullopt : std::optional(op);
+}
+
 Reduction::Reduction(const char* operation, nb::handle given) {
   if (is_plain(given)) {
     op = number_of(given);

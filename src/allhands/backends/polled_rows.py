@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -16,13 +17,15 @@ from allhands import _C
 from allhands._C import ANY_TAG, Buffer
 from allhands.arrays import Array, as_buffer
 from allhands.backends.call import Call
+from allhands.backends.communicator import CommunicatorOptions
 from allhands.backends.polled import COLLECTIVES, PolledCommunicator
 from allhands.backends.polled_work import Begun, PolledReceive, PolledWork, Subject
 from allhands.backends.rows import as_row, pack, row_to_write
 from allhands.backends.work import Work
-from allhands.options import RedOpType, ReduceOp, to_seconds
+from allhands.options import RedOpType, ReduceOp
+from allhands.store import Store
 
-__all__ = ["PolledRows"]
+__all__ = ["PolledRows", "begin_nothing"]
 
 
 class PolledRows(PolledCommunicator):
@@ -34,6 +37,21 @@ class PolledRows(PolledCommunicator):
 
     receive_type: type[PolledReceive] = PolledReceive
     """The class of works for `_start_recv`."""
+
+    def __init__(
+        self,
+        store: Store,
+        options: CommunicatorOptions,
+        lock: AbstractContextManager[Any] | None = None,
+    ) -> None:
+        super().__init__(store, options, lock)
+        self._plain_all_reduce: Callable[[Any, Any], Any] = begin_nothing
+        """Reduces an array in place if the library takes it as it is.
+
+        It waits a moment for the end, and returns None if the operation is over, what
+        becomes a request if it goes on, and NotImplemented if it has not begun. The
+        operation has the group's limit.
+        """
 
     @abstractmethod
     def _begin(
@@ -63,41 +81,39 @@ class PolledRows(PolledCommunicator):
         timeout: timedelta | None,
         async_op: bool,
     ) -> Work | None:
-        """See `Communicator.all_reduce`. A plain array takes a shorter way."""
-        limit = self._timeout if timeout is None else timeout
-        start = None if async_op else self._plain_all_reduce(tensor, op, limit)
-        if start is None:
+        """See `Communicator.all_reduce`. The usual call takes a shorter way."""
+        work: Work | None = None
+        if not async_op and timeout is None:
+            with self.lock:
+                if self.failure is None:
+                    self._num_collectives += 1
+                    try:
+                        request = self._plain_all_reduce(tensor, op)
+                        if request is None:
+                            return None
+                        if request is not NotImplemented:
+                            work = self._plain_work("all_reduce", request, tensor)
+                    except BaseException as error:
+                        self._note_interrupted(error, "all_reduce", breaks=True)
+                        raise
+                    if work is None:
+                        self._num_collectives -= 1
+        if work is None:
             return super().all_reduce(tensor, op, timeout, async_op)
-        self._run_plain("all_reduce", start, limit)
-        return None
-
-    def _plain_all_reduce(
-        self, tensor: Array, op: RedOpType | ReduceOp, timeout: timedelta
-    ) -> Callable[[], Any] | None:
-        """Return what `_run_plain` runs, if the library reduces `tensor` as it is."""
-        return None
-
-    def _run_plain(self, op: str, start: Callable[[], Any], timeout: timedelta) -> None:
-        """Run a collective that needs nothing of this package but a wait.
-
-        `start` begins it and waits a moment for its end. It returns the request, or
-        None if the collective has ended. Only a longer wait needs a Work.
-        """
-        with self.lock:
-            self._check_whole(op)
-            self._num_collectives += 1
-            try:
-                request = start()
-                if request is None:
-                    return
-                begun = Begun([request], lambda: None, start)  # that has the memory
-                subject = Subject(op, self._num_collectives)
-                work = PolledWork(self, subject, begun, to_seconds(timeout), [])
-                self._pending[work] = None
-            except BaseException as error:
-                self._note_interrupted(error, op, breaks=True)
-                raise
         self._finish(work)
+        return None
+
+    def _plain_work(self, op: str, request: Any, memory: Any) -> PolledWork:
+        """Return the Work of a plain collective that did not end in a moment."""
+        begun = Begun([self._as_request(request)], _nothing, memory)
+        subject = Subject(op, self._num_collectives)
+        work = PolledWork(self, subject, begun, self._limit, [])
+        self._pending[work] = None
+        return work
+
+    def _as_request(self, request: Any) -> Any:
+        """Return what `_plain_all_reduce` returned as a request."""
+        return request
 
     def _messages(self) -> dict[str, Callable[[Call, float], PolledWork]]:
         """Return the functions that start the message operations of this library."""
@@ -133,3 +149,12 @@ class PolledRows(PolledCommunicator):
         who = "any rank" if call.peer is None else f"rank {call.peer}"
         tag = "any tag" if call.tag == ANY_TAG else f"tag {call.tag}"
         return Subject(op, 0, call.peer, f" from {who}, {tag}")
+
+
+def begin_nothing(array: Any, op: Any) -> Any:
+    """Take no array as it is; see `PolledRows`."""
+    return NotImplemented
+
+
+def _nothing() -> None:
+    pass

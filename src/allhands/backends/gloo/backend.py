@@ -7,29 +7,25 @@ Gloo group is made over a store of its own, which nothing else uses.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from allhands._C import Buffer, CheckedCall
-from allhands.arrays import Array
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.gloo.library import why_no_gloo
-from allhands.backends.gloo.work import GlooMessage, GlooRequest
+from allhands.backends.gloo.work import GlooMessage
 from allhands.backends.polled import FIRST_OWN_TAG
-from allhands.backends.polled_rows import PolledRows
+from allhands.backends.polled_rows import PolledRows, begin_nothing
 from allhands.backends.polled_work import Begun, Subject
 from allhands.backends.watched import WatchedCommunicator, meet, met
 from allhands.errors import DistBackendError
-from allhands.options import RedOpType, ReduceOp, to_seconds
+from allhands.options import RedOpType, ReduceOp
 from allhands.store import PrefixStore, Store
 
 __all__ = ["GlooCommunicator", "create"]
 
 _NUM_TAGS = 1 << 30
 """Gloo has twice as many; the other half is for this package."""
-_MOMENT = timedelta(milliseconds=1)
-"""The part of a wait during which other threads cannot use the group."""
 _BEYOND = timedelta(seconds=30)
 """Gloo waits longer by this time, because this package's errors say more."""
 _LONGEST_S = 100 * 365 * 86_400.0
@@ -64,15 +60,19 @@ class GlooCommunicator(WatchedCommunicator, PolledRows):
     library_error: type[Exception] = RuntimeError
 
     def __init__(self, store: Store, options: CommunicatorOptions) -> None:
+        self._group: Any = None
         super().__init__(store, options)
         self._group = self._connect(store, options)
-        self._plain = self._plain_tensors()
+        self.set_timeout(options.timeout)
 
-    def _plain_tensors(self) -> Any:
-        """Return a `PlainTensors`, whose module imports torch."""
-        from allhands.backends.gloo.plain import PlainTensors
+    def set_timeout(self, timeout: timedelta) -> None:
+        """See `Communicator.set_timeout`."""
+        from allhands.backends.gloo.plain import PlainAllReduce  # imports torch
 
-        return PlainTensors()
+        super().set_timeout(timeout)
+        if self._group is not None:
+            beyond = _beyond(self._limit)
+            self._plain_all_reduce = PlainAllReduce(self._group, beyond)
 
     def _connect(self, store: Store, options: CommunicatorOptions) -> Any:
         """Make torch's group, which connects all members."""
@@ -89,24 +89,6 @@ class GlooCommunicator(WatchedCommunicator, PolledRows):
             return ProcessGroupGloo(self._lent, rank, size, given)
         except RuntimeError as error:
             raise self.library_failed(Subject("making the group"), error) from error
-
-    def _plain_all_reduce(
-        self, tensor: Array, op: RedOpType | ReduceOp, timeout: timedelta
-    ) -> Callable[[], Any] | None:
-        plain = self._plain.arguments(tensor, op, _beyond(to_seconds(timeout)))
-        if plain is None:
-            return None
-
-        def start() -> GlooRequest | None:
-            work = self._group.allreduce(*plain)
-            try:
-                work.wait(_MOMENT)
-                return None
-            except RuntimeError:  # it failed, or the moment is over
-                request = GlooRequest(work)
-                return None if request.Test() else request
-
-        return start
 
     def _address(self) -> str:
         """Return the address of this rank for others, as the native engine does."""
@@ -169,7 +151,7 @@ class GlooCommunicator(WatchedCommunicator, PolledRows):
     def _free(self, is_whole: bool) -> None:
         if not is_whole:
             _abandoned.append((self._group, self._lent))
-        self._group = None
+        self._group, self._plain_all_reduce = None, begin_nothing
 
 
 _abandoned: list[Any] = []

@@ -1,6 +1,6 @@
-"""PlainTensors: the tensors that Gloo can reduce as they are.
+"""PlainAllReduce: the all-reduce of arrays that Gloo can reduce as they are.
 
-The package does not have to pack, multiply or gather these tensors, and Gloo's own
+The package does not have to pack, multiply or gather these arrays, and Gloo's own
 operation gives the result that the package promises.
 """
 
@@ -9,12 +9,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import torch
 from torch.distributed import distributed_c10d as c10d
 
+from allhands._C import DType, usual_dtype
+from allhands.backends.gloo.work import GlooRequest
 from allhands.options import RedOpType, ReduceOp
 
-__all__ = ["PlainTensors"]
+__all__ = ["PlainAllReduce"]
 
 _OPS = {
     RedOpType.SUM: c10d.ReduceOp.SUM,
@@ -22,44 +25,34 @@ _OPS = {
     RedOpType.MIN: c10d.ReduceOp.MIN,
     RedOpType.MAX: c10d.ReduceOp.MAX,
 }
-_DTYPES = {torch.int32, torch.int64, torch.float32, torch.float64}
-_CPU = torch.device("cpu")
-_MOST_OPTIONS = 100
+_DTYPES = {DType.Int32, DType.Int64, DType.Float32, DType.Float64}
+_FIRST_TESTS = 100
+"""How often the operation is tested for its end, in some 25 us, before a wait."""
 
 
-class PlainTensors:
-    """Checks tensors, and keeps Gloo's options of the calls."""
+class PlainAllReduce:
+    """Reduces in one group of torch's; see `PolledRows`.
 
-    def __init__(self) -> None:
+    Args:
+        group: the group of Gloo.
+        timeout: Gloo's own limit of each operation.
+    """
+
+    def __init__(self, group: Any, timeout: timedelta) -> None:
+        self._begin = group.allreduce
         self._options: dict[Any, Any] = {}
+        for op, its_op in _OPS.items():
+            options = self._options[op] = c10d.AllreduceOptions()
+            options.reduceOp, options.timeout = its_op, timeout
 
-    def arguments(
-        self, tensor: Any, op: RedOpType | ReduceOp, timeout: timedelta
-    ) -> tuple[list[torch.Tensor], Any] | None:
-        """Return the arguments of Gloo's `allreduce` that reduce `tensor` in place.
-
-        Return None if the tensor is not plain. A plain tensor is contiguous, and its
-        storage is as long as the tensor says.
-        """
-        if type(op) is not RedOpType or type(tensor) is not torch.Tensor:
-            return None
-        if op not in _OPS or tensor.dtype not in _DTYPES or not _is_plain(tensor):
-            return None
-        return [tensor], self._options.get((op, timeout)) or self._made(op, timeout)
-
-    def _made(self, op: RedOpType, timeout: timedelta) -> Any:
-        options = c10d.AllreduceOptions()
-        options.reduceOp, options.timeout = _OPS[op], timeout
-        if len(self._options) >= _MOST_OPTIONS:
-            self._options.clear()
-        self._options[op, timeout] = options
-        return options
-
-
-def _is_plain(tensor: torch.Tensor) -> bool:
-    if tensor.device != _CPU or tensor.layout is not torch.strided:
-        return False
-    if tensor.requires_grad or tensor.is_neg() or not tensor.is_contiguous():
-        return False
-    end = (tensor.storage_offset() + tensor.numel()) * tensor.itemsize
-    return bool(0 < end <= tensor.untyped_storage().nbytes())
+    def __call__(self, array: Any, op: RedOpType | ReduceOp) -> Any:
+        """Reduce in place; see `PolledRows`."""
+        options = self._options.get(op) if type(op) is RedOpType else None
+        if options is None or usual_dtype(array) not in _DTYPES:
+            return NotImplemented
+        is_array = type(array) is np.ndarray
+        tensor = torch.from_numpy(array) if is_array else array
+        if tensor.requires_grad or not tensor.numel():
+            return NotImplemented
+        request = GlooRequest(self._begin([tensor], options))
+        return None if request.ends_soon(_FIRST_TESTS) else request

@@ -42,6 +42,19 @@ class GlooRequest:
         self._work.wait()
         return True
 
+    def ends_soon(self, num_tests: int) -> bool:
+        """Return whether it ends while it is tested this often.
+
+        Raises:
+            RuntimeError: it failed.
+        """
+        is_completed = self._work.is_completed
+        for _ in range(num_tests):
+            if is_completed():
+                self._work.wait()
+                return True
+        return False
+
     def block(self) -> None:
         """Wait a little for its end, however it ends."""
         with suppress(RuntimeError):

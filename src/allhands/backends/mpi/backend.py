@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 from allhands._C import ANY_TAG, Buffer, CheckedCall
-from allhands.arrays import Array, as_buffer
+from allhands.arrays import as_buffer
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator, CommunicatorOptions
 from allhands.backends.mpi.collectives import MpiCollective
 from allhands.backends.mpi.failed_ranks import failed_ranks
 from allhands.backends.mpi.meeting import MpiGroup, meet
 from allhands.backends.mpi.memory import any_message, message
-from allhands.backends.mpi.plain import PlainReductions
+from allhands.backends.mpi.plain import plain_all_reduce
 from allhands.backends.mpi.receive import MpiMessage, MpiProbe, MpiReceive, MpiSight
 from allhands.backends.polled import FIRST_OWN_TAG, refuse_options
 from allhands.backends.polled_rows import PolledRows
@@ -54,8 +53,6 @@ def create(name: str, options: CommunicatorOptions, pg_options: Any) -> Communic
 
 _PAUSE_OF_LOOKS = 0.25
 """Seconds between two checks for bad news by probes that do not wait."""
-_FIRST_TESTS = 200
-"""How often a collective is tested for its end, in some 25 us, before other work."""
 
 
 class MpiCommunicator(PolledRows):
@@ -71,7 +68,7 @@ class MpiCommunicator(PolledRows):
         self.library_error = job.mpi.Exception
         self._comm = group.comm
         self._own_comm = group.own_comm
-        self._plain = PlainReductions(job.mpi)
+        self._plain_all_reduce = plain_all_reduce(job.mpi, group.comm)
         self._ask_at = 0.0
         self._most_tag: int = group.comm.Get_attr(job.mpi.TAG_UB)
 
@@ -92,21 +89,8 @@ class MpiCommunicator(PolledRows):
         """See `Communicator.submit`."""
         return self._looked(call) if call.op == "iprobe" else super().submit(call)
 
-    def _plain_all_reduce(
-        self, tensor: Array, op: RedOpType | ReduceOp, timeout: timedelta
-    ) -> Callable[[], Any] | None:
-        plain = self._plain.arguments(tensor, op)
-        if plain is None:
-            return None
-
-        def start() -> Any:
-            request = self._comm.Iallreduce(*plain)
-            for _ in range(_FIRST_TESTS):
-                if request.Test():
-                    return None
-            return request
-
-        return start
+    def _as_request(self, request: Any) -> Any:
+        return self.job.mpi.Request.fromhandle(request)
 
     def _messages(self) -> dict[str, Callable[[Call, float], PolledWork]]:
         own = {"recv_status": self._recv_status, "probe": self._probe}
