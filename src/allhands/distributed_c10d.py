@@ -49,6 +49,9 @@ STORE_BASED_BARRIER_PREFIX = "store_based_barrier_key"
 default_pg_nccl_timeout = default_pg_timeout
 """Groups of the backend nccl have the limit of all others."""
 
+_OWN_TAG, _USER_TAG = "ptd:", "user:"
+"""How the tags begin that groups have by themselves, or by their makers."""
+
 _OF_TORCH = {"_get_pg_default_device", "_object_to_tensor", "_tensor_to_object"}
 
 _OF_TABLES = {
@@ -126,13 +129,17 @@ class _Tables:
     @property
     def pg_to_tag(self) -> dict[ProcessGroup, str]:
         """The tag of each group."""
-        return {each: _get_group_tag(each) for each in current().groups.values()}
+        return {each: _full_tag(each) for each in current().groups.values()}
 
     @property
     def tags_to_pg(self) -> dict[str, list[ProcessGroup]]:
-        """The groups by tag; all of them by the empty one."""
-        groups = list(current().groups.values())
-        return {"": groups} | {_get_group_tag(each): [each] for each in groups}
+        """The groups by tag; those that were given none also by the empty one."""
+        found: dict[str, list[ProcessGroup]] = {"": []}
+        for each in current().groups.values():
+            found.setdefault(_full_tag(each), []).append(each)
+            if not each._tag:
+                found[""].append(each)
+        return found
 
     @property
     def pg_config_info(self) -> list[dict[str, Any]]:
@@ -168,15 +175,49 @@ def _update_default_pg(pg: ProcessGroup | None) -> None:
     queries.GroupMember.WORLD = pg
 
 
+def _new_group_with_tag(
+    ranks: list[int] | None = None,
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    backend_options: Any = None,
+    pg_tag: str | None = None,
+    use_local_synchronization: bool = False,
+    group_desc: str | None = None,
+    device_id: Any = None,
+) -> Any:
+    """Return `new_group`, with a tag by which `_find_pg_by_ranks_and_tag` finds it."""
+    made = new_group(
+        ranks,
+        timeout,
+        backend,
+        backend_options,
+        use_local_synchronization,
+        group_desc,
+        device_id,
+    )
+    if pg_tag and isinstance(made, ProcessGroup):
+        made._tag = f"{_USER_TAG}{pg_tag}"
+    return made
+
+
 def _get_group_tag(pg: ProcessGroup) -> str:
-    """Return the tag of a group; no two groups have the same."""
-    return f"ptd:{pg.group_name}"
+    """Return the tag that a group was given; else its own, which no other group has."""
+    return _full_tag(pg).removeprefix(_USER_TAG)
+
+
+def _full_tag(pg: ProcessGroup) -> str:
+    return pg._tag or f"{_OWN_TAG}{pg.group_name}"
 
 
 def _find_pg_by_ranks_and_tag(tag: str, ranks: list[int]) -> ProcessGroup | None:
-    """Return this rank's first group of these global ranks and this tag, or None."""
+    """Return this rank's first group of these global ranks and this tag, or None.
+
+    The empty tag means any group that was given none.
+    """
+    if tag and not tag.startswith((_OWN_TAG, _USER_TAG)):
+        tag = f"{_USER_TAG}{tag}"
     for each in _world.tags_to_pg.get(tag, ()):
-        if list(each.global_ranks) == list(ranks):
+        if each.size() == len(ranks) and set(each.global_ranks) == set(ranks):
             return each
     return None
 
@@ -189,22 +230,27 @@ def _find_or_create_pg_by_ranks_and_tag(
     If this rank has no such group with this tag, it makes one. Every member has to.
 
     Raises:
-        ValueError: the number of ranks is no multiple of `stride`, or this rank is not
-            among them.
+        ValueError: the number of ranks is no multiple of `stride`; or there is no such
+            group, and no tag to give to a new one.
+        AssertionError: this rank is not among `ranks`.
     """
     if len(ranks) % stride:
         raise ValueError(
-            f"group_size ({stride}) must divide the number of ranks, {len(ranks)}"
+            f"Ranks length ({len(ranks)}) must be divisible by stride ({stride})"
         )
     here = queries.get_rank()
     if here not in ranks:
-        raise ValueError(f"rank {here} (this process) is not among the ranks {ranks}")
+        raise AssertionError(
+            f"rankset doesn't include the current node: rank {here} is not in {ranks}"
+        )
     first = ranks.index(here) // stride * stride
     mine = sorted(ranks[first : first + stride])
     found = _find_pg_by_ranks_and_tag(tag, mine)
     if found is not None:
         return found
-    made = new_group(mine, use_local_synchronization=True)
+    if not tag:
+        raise ValueError("Cannot automatically create PG with empty tag")
+    made = _new_group_with_tag(mine, pg_tag=tag, use_local_synchronization=True)
     assert isinstance(made, ProcessGroup), "this rank is a member"
     return made
 

@@ -9,18 +9,23 @@
     ├── DistNetworkError                 a connection could not be made or was lost
     └── DistStoreError                   a store call failed or timed out
         └── QueueEmptyError              queue_pop(block=False) on an empty queue
+    ArgumentError                        a ValueError and a RuntimeError: arguments that
+                                         the engine cannot carry out
+    UnsupportedDTypeError                a TypeError and a RuntimeError: a dtype that
+                                         cannot be communicated
     DistError also has ChildFailedError: ranks that this process started have failed,
     see `elastic.multiprocessing.errors`.
     InjectedError (RuntimeError)         a fault on demand, see `debug.faults`
     RemoteError (Exception)              never raised: the cause of a RankFailedError
 
 A mistake of the caller raises `ValueError` or `TypeError` instead, before any data is
-sent.
+sent. Where torch raises RuntimeError, the class is derived from that, too.
 """
 
 from __future__ import annotations
 
 __all__ = [
+    "ArgumentError",
     "CollectiveMismatchError",
     "CollectiveTimeoutError",
     "ContentMismatchError",
@@ -32,7 +37,39 @@ __all__ = [
     "QueueEmptyError",
     "RankFailedError",
     "RemoteError",
+    "UnsupportedDTypeError",
 ]
+
+
+class ArgumentError(ValueError, RuntimeError):
+    """A call that the engine cannot carry out, such as with arrays that do not fit.
+
+    Nothing was sent. Where torch refuses such a call, it raises a RuntimeError.
+
+    Example:
+        ```python
+        try:
+            dist.all_gather_single(gathered, array)
+        except dist.ArgumentError:  # the sizes do not fit
+            print(gathered.shape, array.shape, dist.get_world_size())
+            raise
+        ```
+    """
+
+
+class UnsupportedDTypeError(TypeError, RuntimeError):
+    """The dtype of an array cannot be communicated.
+
+    Nothing was sent. torch raises a RuntimeError.
+
+    Example:
+        ```python
+        try:
+            dist.broadcast(array, src=0)
+        except dist.UnsupportedDTypeError:
+            dist.broadcast_object_list([array], src=0)
+        ```
+    """
 
 
 class DistError(RuntimeError):

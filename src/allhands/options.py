@@ -335,11 +335,23 @@ class CallOptions:
     """What the methods of a `ProcessGroup` take as `opts`, in torch's spelling.
 
     A negative `timeout` means the timeout of the group. `asyncOp` has no effect: these
-    methods always return a `Work`. It exists for programs that set it.
+    methods always return a `Work`. It exists for programs that set it. `reduceOp` is a
+    `ReduceOp`, also if it was set to a `RedOpType`.
+
+    Raises:
+        TypeError: `timeout` is set to something else than a timedelta or a float, or
+            `reduceOp` to something else than a reduce operation.
     """
 
     timeout: timedelta = timedelta(milliseconds=-1)
     asyncOp: bool = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "timeout" and not isinstance(value, timedelta):
+            value = as_timedelta(value)
+        elif name == "reduceOp" and type(value) is not ReduceOp:
+            value = ReduceOp(value)
+        object.__setattr__(self, name, value)
 
 
 @dataclass(slots=True)

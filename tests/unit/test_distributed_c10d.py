@@ -200,16 +200,34 @@ def test_groups_have_tags():
 def test_groups_of_ranks_are_found_or_made():
     def body(rank):
         find = c10d._find_or_create_pg_by_ranks_and_tag
-        assert find("", [0, 1, 2, 3], 4) is dist.group.WORLD
-        pair = find("", [0, 1, 2, 3], 2)
-        assert find("", [0, 1, 2, 3], 2) is pair
-        with pytest.raises(ValueError, match=r"\(3\) must divide .* 4"):
-            find("", [0, 1, 2, 3], 3)
-        with pytest.raises(ValueError, match="not among"):
-            find("", [rank - 1, rank + 1], 2)
+        assert find("", [3, 2, 1, 0], 4) is dist.group.WORLD
+        with pytest.raises(ValueError, match="with empty tag"):
+            find("", [0, 1, 2, 3], 2)
+        pair = find("pairs", [0, 1, 2, 3], 2)
+        assert find("pairs", [0, 1, 2, 3], 2) is pair
+        assert c10d._find_pg_by_ranks_and_tag("", pair.global_ranks) is None
+        assert c10d._get_group_tag(pair) == "pairs"
+        assert c10d._world.tags_to_pg["user:pairs"][0] is pair
+        with pytest.raises(ValueError, match=r"\(4\) must be divisible by stride \(3"):
+            find("pairs", [0, 1, 2, 3], 3)
+        with pytest.raises(AssertionError, match="doesn't include the current node"):
+            find("pairs", [rank - 1, rank + 1], 2)
         return dist.get_process_group_ranks(pair)
 
     assert run_ranks(4, body) == [[0, 1], [0, 1], [2, 3], [2, 3]]
+
+
+def test_a_group_is_found_by_the_tag_that_it_was_given():
+    def body(rank):
+        tagged = c10d._new_group_with_tag([0, 1], pg_tag="mine")
+        dist.new_group([0, 1])
+        assert c10d._find_pg_by_ranks_and_tag("mine", [1, 0]) is tagged
+        assert c10d._find_pg_by_ranks_and_tag("other", [0, 1]) is None
+        assert c10d._find_or_create_pg_by_ranks_and_tag("mine", [0, 1], 2) is tagged
+        outside = c10d._new_group_with_tag([0], pg_tag="mine")
+        return outside == dist.GroupMember.NON_GROUP_MEMBER
+
+    assert run_ranks(2, body) == [False, True]
 
 
 def test_another_group_may_be_the_default():

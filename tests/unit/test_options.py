@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from allhands import (
+    AllreduceOptions,
     DebugLevel,
     GatherOptions,
     ReduceOp,
@@ -129,3 +130,17 @@ def test_which_operations_take_complex_numbers():
     assert able == {"SUM", "AVG", "PRODUCT", "PREMUL_SUM"}
     assert supports_complex(ReduceOp.PREMUL_SUM(2))
     assert not supports_complex(ReduceOp(ReduceOp.MAX))
+
+
+def test_options_of_calls_hold_what_torchs_hold():
+    options = AllreduceOptions()
+    assert isinstance(options.reduceOp, ReduceOp)
+    options.reduceOp = ReduceOp.MAX
+    assert options.reduceOp.op is ReduceOp.MAX
+    options.reduceOp = ReduceOp.PREMUL_SUM(2.0)
+    assert options.reduceOp.factor == 2.0
+    options.timeout = 2.5  # seconds
+    assert options.timeout == timedelta(seconds=2.5)
+    for name, value in ("reduceOp", "sum"), ("timeout", "soon"), ("timeout", 5):
+        with pytest.raises(TypeError):
+            setattr(options, name, value)

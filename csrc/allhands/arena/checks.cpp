@@ -1,6 +1,7 @@
 #include "allhands/arena/checks.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <functional>
 #include <string>
 #include <tuple>
@@ -54,18 +55,24 @@ void check_count(const Operation& operation, const char* which, const Buffer& bu
                 std::string(operation.collective->name) + ": " + which +
                     (index < 0 ? "" : " " + std::to_string(index)) + " has " +
                     std::to_string(buffer.count) + " elements, expected " +
-                    std::to_string(expected) + "; the sizes must match");
+                    std::to_string(expected) +
+                    "; invalid tensor size, the sizes must match");
 }
 
 void check_list(const Operation& operation, const char* which,
                 const std::vector<Buffer>& list, int size, DType dtype) {
-  if (list.size() != static_cast<std::size_t>(size))
+  if (list.size() != static_cast<std::size_t>(size)) {
+    const std::string expected = std::to_string(size),
+                      got = std::to_string(list.size());
+    std::string begin = which;
+    begin[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(begin[0])));
     throw Error(ErrorKind::Unsupported,
                 std::string(operation.collective->name) + ": invalid " + which +
-                    " tensor list (expected length " + std::to_string(size) + ", got " +
-                    std::to_string(list.size()) + "): " + which +
-                    " list size should be " + std::to_string(size) +
+                    " tensor list at index 0 (expected length " + expected + ", got " +
+                    got + "): Incorrect " + which + " list size " + got + ". " + begin +
+                    " list size should be " + expected +
                     ", same as size of the process group");
+  }
   for (const Buffer& buffer : list) check_dtype(buffer, dtype);
 }
 

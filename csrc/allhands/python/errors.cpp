@@ -20,6 +20,8 @@ namespace {
 
 const char* class_of(ErrorKind kind) {
   switch (kind) {
+    case ErrorKind::Value:
+      return "ArgumentError";
     case ErrorKind::Network:
       return "DistNetworkError";
     case ErrorKind::Store:
@@ -57,8 +59,6 @@ nb::object to_exception(const Error& error) {
   switch (error.kind()) {
     case ErrorKind::Interrupted:
       return nb::handle(PyExc_KeyboardInterrupt)(text_of(error));
-    case ErrorKind::Value:
-      return nb::handle(PyExc_ValueError)(text_of(error));
     case ErrorKind::Type:
       return nb::handle(PyExc_TypeError)(text_of(error));
     case ErrorKind::Unsupported:

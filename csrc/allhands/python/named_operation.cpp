@@ -7,6 +7,7 @@
 #include <string>
 
 #include "allhands/base/error.hpp"
+#include "allhands/python/imported.hpp"
 
 namespace nb = nanobind;
 
@@ -18,10 +19,13 @@ bool is_of_argument(ErrorKind kind) {
          kind == ErrorKind::Unsupported;
 }
 
-// Derived classes are for other code to catch.
+// Derived classes of others are for other code to catch.
 bool is_of_argument(nb::handle type) {
+  static PyObject* const of_value = imported("allhands.errors", "ArgumentError");
+  static PyObject* const of_dtype =
+      imported("allhands.errors", "UnsupportedDTypeError");
   return type.is(PyExc_ValueError) || type.is(PyExc_TypeError) ||
-         type.is(PyExc_RuntimeError);
+         type.is(PyExc_RuntimeError) || type.is(of_value) || type.is(of_dtype);
 }
 
 bool is_of_word(char c) {

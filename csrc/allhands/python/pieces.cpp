@@ -59,10 +59,11 @@ std::vector<Buffer> shares(const char* operation, const char* name, const Buffer
                            const Buffer& part, int num_ranks) {
   const auto n = static_cast<std::size_t>(num_ranks);
   if (whole.count != part.count * n)
-    throw Error(ErrorKind::Value,
-                std::string(operation) + ": " + name + " has " +
-                    std::to_string(whole.count) + " elements, expected " +
-                    std::to_string(part.count * n) + "; the sizes must match");
+    throw Error(ErrorKind::Value, std::string(operation) + ": " + name + " has " +
+                                      std::to_string(whole.count) +
+                                      " elements, expected " +
+                                      std::to_string(part.count * n) +
+                                      "; invalid tensor size, the sizes must match");
   std::vector<Buffer> result;
   result.reserve(n);
   for (std::size_t rank = 0; rank < n; ++rank)

@@ -12,6 +12,7 @@ import numpy as np
 from allhands._C import Buffer, DType
 from allhands.arrays._layout import may_overlap
 from allhands.arrays.devices import DeviceArrayError
+from allhands.errors import UnsupportedDTypeError
 
 __all__ = [
     *("accepts", "as_buffer", "assign", "contiguous", "current_stream", "device_of"),
@@ -71,7 +72,7 @@ def device_memory(array: Any, writable: bool) -> Buffer:
     """See `DeviceLibrary.device_memory`."""
     dtype = _DTYPES.get(str(array.dtype))
     if dtype is None:
-        raise TypeError(
+        raise UnsupportedDTypeError(
             f"array of dtype {array.dtype}: only bool, integers, float16/32/64, "
             f"bfloat16 and complex64/128 can be communicated; convert it with astype()"
         )

@@ -15,6 +15,7 @@ import numpy as np
 
 from allhands._C import Buffer, DType
 from allhands.arrays._layout import may_overlap
+from allhands.errors import UnsupportedDTypeError
 
 __all__ = [
     "accepts",
@@ -81,7 +82,7 @@ def _from_parts(array: np.ndarray[Any, Any], writable: bool) -> Buffer:
             f"writes to it: pass a copy"
         )
     if array.dtype.name != "bfloat16":
-        raise TypeError(
+        raise UnsupportedDTypeError(
             f"numpy array of dtype {array.dtype}: only bool, integers, float16/32/64, "
             f"bfloat16 and complex64/128 in native byte order can be communicated; "
             f"convert it with astype()"

@@ -31,6 +31,7 @@ from allhands.arrays._torch_handle import storage_queries
 from allhands.arrays._torch_sparse import assign_parts, parts_of
 from allhands.arrays.devices import DeviceArrayError
 from allhands.arrays.sparse import SparseArrayError
+from allhands.errors import UnsupportedDTypeError
 
 __all__ = [
     "RESTORERS",
@@ -107,7 +108,7 @@ def _describe(array: Any, writable: bool) -> Buffer:
         _refuse_memory(array)
     dtype = _DTYPES.get(array.dtype)
     if dtype is None:
-        raise TypeError(
+        raise UnsupportedDTypeError(
             f"tensor of dtype {array.dtype}: only bool, integers, float16/32/64, "
             f"bfloat16 and complex64/128 can be communicated; convert it with to()"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from allhands.backends.gloo.library import why_no_gloo
 from allhands.backends.nccl.library import why_no_nccl
 from allhands.backends.offers import ENTRY_POINTS, Offer, offers, why_no_offer
-from allhands.backends.registry import ABSENT, Backend, engine_of
+from allhands.backends.registry import ABSENT, Backend, engine_of, is_registered
 from allhands.backends.xccl.library import why_no_xccl
 from allhands.rendezvous.mpi_library import why_no_mpi_library
 
@@ -46,7 +46,7 @@ def look_up(name: str) -> None:
 
 def why_not(name: str) -> str:
     """Return why the registered backend `name` cannot be used; empty if it can."""
-    if name in Backend._plugins:
+    if is_registered(name):
         return ""
     engine = engine_of(name)
     look = _LIBRARIES.get(engine)
@@ -71,4 +71,4 @@ def _unknown(name: str, found: list[Offer]) -> str:
 
 
 def _described(name: str) -> str:
-    return f"{name} (registered)" if name in Backend._plugins else name
+    return f"{name} (registered)" if is_registered(name) else name

@@ -12,8 +12,8 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from enum import IntEnum
+from typing import Any, ClassVar, NamedTuple
 
 from allhands import settings
 from allhands.backends.communicator import CommunicatorOptions
@@ -22,10 +22,12 @@ from allhands.backends.nccl.library import why_not_found
 __all__ = [
     "ABSENT",
     "Backend",
+    "BackendType",
     "engine_of",
     "get_default_backend_for_device",
     "is_device_type",
     "is_native",
+    "is_registered",
     "make_communicator",
 ]
 
@@ -53,6 +55,32 @@ _DEVICE_TYPES = (
     "privateuseone",
 )
 """The device types of torch."""
+
+
+class BackendType(IntEnum):
+    """torch's numbers for backends; those that torch does not have are CUSTOM."""
+
+    UNDEFINED = 0
+    GLOO = 1
+    NCCL = 2
+    UCC = 3
+    MPI = 4
+    XCCL = 5
+    CUSTOM = 6
+
+
+class _Plugin(NamedTuple):
+    """What `register_backend` was given."""
+
+    creator_fn: Callable[..., Any]
+    extended_api: bool
+
+    def create(self, options: CommunicatorOptions, pg_options: Any) -> Any:
+        if self.extended_api:
+            return self.creator_fn(options, pg_options)
+        return self.creator_fn(
+            options.store, options.group_rank, options.group_size, options.timeout
+        )
 
 
 class Backend(str):
@@ -89,7 +117,11 @@ class Backend(str):
         MPI: ["cpu", "cuda"],
         FAKE: ["cpu", "cuda", "hpu", "xpu"],
     }
-    backend_type_map: ClassVar[dict[str, str]] = {name: name for name in backend_list}
+    backend_type_map: ClassVar[dict[str, BackendType]] = {
+        name: BackendType.__members__.get(name.upper(), BackendType.CUSTOM)
+        for name in backend_list
+    }
+    _BackendPlugin: ClassVar = _Plugin
     _plugins: ClassVar[dict[str, _Plugin]] = {}
 
     def __new__(cls, name: str) -> Backend:
@@ -131,8 +163,8 @@ class Backend(str):
             dist.init_process_group("mine")
             ```
         """
-        key = name.lower()
-        if key in cls.backend_list and key not in cls._plugins:
+        key, constant = name.lower(), name.upper()
+        if key in cls.backend_list and constant not in cls._plugins:
             raise ValueError(f"{name} is a backend of allhands; choose another name")
         if not key or set(key) & set(":, \t\n"):
             raise ValueError(
@@ -147,29 +179,21 @@ class Backend(str):
                 stacklevel=2,
             )
         plugin = _Plugin(func, extended_api)
-        cls.backend_type_map[key] = "custom"
+        cls.backend_type_map[key] = BackendType.CUSTOM
         cls.backend_capability[key] = served or ["cpu", "cuda"]
         for device in served:
             cls.default_device_backend_map.setdefault(device, key)
-        setattr(cls, key.upper(), key)
+        setattr(cls, constant, key)
         # true in one thread only
-        is_new = cls._plugins.setdefault(key, plugin) is plugin
-        cls._plugins[key] = plugin
+        is_new = cls._plugins.setdefault(constant, plugin) is plugin
+        cls._plugins[constant] = plugin
         if is_new:
             cls.backend_list.append(key)
 
 
-@dataclass(frozen=True)
-class _Plugin:
-    func: Callable[..., Any]
-    extended_api: bool
-
-    def create(self, options: CommunicatorOptions, pg_options: Any) -> Any:
-        if self.extended_api:
-            return self.func(options, pg_options)
-        return self.func(
-            options.store, options.group_rank, options.group_size, options.timeout
-        )
+def is_registered(name: str) -> bool:
+    """Return whether a program or an installed package registered backend `name`."""
+    return name.upper() in Backend._plugins
 
 
 def is_device_type(name: str) -> bool:
@@ -184,7 +208,7 @@ def make_communicator(name: str, options: CommunicatorOptions, pg_options: Any) 
     Raises:
         RuntimeError: the backend is registered but not available here.
     """
-    plugin = Backend._plugins.get(name)
+    plugin = Backend._plugins.get(name.upper())
     if plugin is not None:
         return plugin.create(options, pg_options)
     if name not in _MODULES:

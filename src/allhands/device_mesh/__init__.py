@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from allhands.device_mesh.active import mesh_resources as _mesh_resources  # noqa: F401
 from allhands.device_mesh.making import init_device_mesh
 from allhands.device_mesh.mesh import DeviceMesh
 from allhands.groups.lifetime import init_process_group, new_group

@@ -35,6 +35,7 @@ __all__ = [
     "dims_named",
     "groups_and_mesh",
     "index_of",
+    "index_to_cut",
     "one_override",
     "overrides_by_dim",
 ]
@@ -132,9 +133,9 @@ def check_is_inside(grid: Grid, mesh: Any) -> None:
 
 
 def check_parts(
-    sizes: Sequence[int], names: Sequence[str], size: int, what: str
+    sizes: Sequence[int], names: Sequence[str], size: int, dim: int
 ) -> None:
-    """Refuse sizes and names of parts that do not fit the dimension `what`.
+    """Refuse sizes and names of parts that do not fit the dimension with index `dim`.
 
     Raises:
         RuntimeError: there is not one name per size.
@@ -148,7 +149,8 @@ def check_parts(
     if math.prod(sizes) != size or min(sizes) < 1:
         raise ValueError(
             f"The product of mesh_sizes={tuple(sizes)} is {math.prod(sizes)}, but the "
-            f"original dimension {what} has size {size}; they must be equal"
+            f"original dimension at dim={dim} has size {size}. These must be equal for "
+            f"unflatten to work correctly."
         )
 
 
@@ -316,13 +318,13 @@ def dims_named(names: tuple[str, ...], by_name: Mapping[str, Dim]) -> list[Dim]:
         )
     dims = [by_name[name] for name in names]
     layouts = [dim.layout for dim in dims]
-    if len(set(names)) < len(names) or overlap(layouts):
-        raise RuntimeError(f"Slicing overlapping dim_names {names} is not allowed.")
     if not is_ascending(layouts):
         raise KeyError(
             f"Invalid mesh_dim_names {names} specified. Mesh dim indices should be "
             f"in ascending order."
         )
+    if len(set(names)) < len(names) or overlap(layouts):
+        raise RuntimeError(f"Slicing overlapping dim_names {names} is not allowed.")
     return dims
 
 
@@ -353,16 +355,29 @@ def check_same_grid(grids: Sequence[Grid]) -> None:
             )
 
 
-def index_of(key: int | str, names: tuple[str, ...], ndim: int) -> int:
-    """Return the index of a dimension, given by index or name.
+def index_to_cut(dim: int | str, names: tuple[str, ...], ndim: int) -> int:
+    """Return the index of the dimension that `unflatten` cuts.
 
     Raises:
-        ValueError: there is no dimension with this name.
+        ValueError: there is no such dimension.
+    """
+    if isinstance(dim, str) and dim not in names:
+        raise ValueError(f"dim {dim} specified in `_unflatten` is not in {names}")
+    try:
+        return index_of(dim, names, ndim)
+    except IndexError as error:
+        raise ValueError(
+            f"dim {dim} specified in `_unflatten` is out of range {ndim}"
+        ) from error
+
+
+def index_of(key: int | str, names: tuple[str, ...], ndim: int) -> int:
+    """Return the index of a dimension, given by index or by one of the `names`.
+
+    Raises:
         IndexError: there is no dimension with this index.
     """
     if isinstance(key, str):
-        if key not in names:
-            raise ValueError(f"dim {key} specified in `unflatten` is not in {names}")
         return names.index(key)
     if not -ndim <= key < ndim:
         raise IndexError(f"mesh_dim must be in [{-ndim}, {ndim}), got {key}")

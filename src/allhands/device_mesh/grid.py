@@ -46,7 +46,8 @@ class Grid:
         self.axes = axes_of(ranks.shape)
         self.ranks = ranks.ravel()
         """The ranks by place."""
-        self.flattened: dict[str, Dim] = {}
+        self.flattened: dict[str, Any] = {}
+        """The meshes that `DeviceMesh.flatten` made, by name."""
         self.root: Any = None
         """The mesh over the whole grid."""
         found = np.flatnonzero(self.ranks == rank).tolist()
@@ -102,9 +103,9 @@ class Grid:
         """Return the flattened dimensions that run only over these layouts."""
         here = places(layouts)
         return {
-            name: dim
-            for name, dim in self.flattened.items()
-            if np.isin(places([dim.layout]), here).all()
+            name: mesh._dims[0]
+            for name, mesh in self.flattened.items()
+            if np.isin(places([mesh._dims[0].layout]), here).all()
         }
 
     def make_dim(self, layout: Layout, name: str, override: Override) -> Dim:

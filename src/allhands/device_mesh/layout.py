@@ -125,6 +125,9 @@ def overlap(layouts: Iterable[Layout]) -> bool:
 
 
 def is_ascending(layouts: Iterable[Layout]) -> bool:
-    """Return whether they are in the order of the grid's axes, the outermost first."""
-    strides = [run.stride for layout in layouts for run in layout]
+    """Return whether they are in the order of the grid's axes, the outermost first.
+
+    An axis with one place may stand anywhere.
+    """
+    strides = [run.stride for layout in layouts for run in layout if run.size > 1]
     return strides == sorted(strides, reverse=True)

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from allhands.device_mesh.active import active, innermost
 from allhands.device_mesh.checks import (
     check_apart,
     check_device_type,
@@ -40,6 +40,7 @@ from allhands.device_mesh.checks import (
     dims_named,
     groups_and_mesh,
     index_of,
+    index_to_cut,
     one_override,
     overrides_by_dim,
 )
@@ -168,12 +169,11 @@ class DeviceMesh(PrivateMeshMethods):
         Raises:
             RuntimeError: there is none.
         """
-        if not _active.get():
-            raise RuntimeError("No device mesh is currently active!")
-        return _active.get()[-1]
+        mesh: DeviceMesh = innermost()
+        return mesh
 
     def __enter__(self) -> DeviceMesh:
-        _active.set((*_active.get(), self))
+        active.set((*active.get(), self))
         return self
 
     def __exit__(
@@ -182,7 +182,7 @@ class DeviceMesh(PrivateMeshMethods):
         exc_value: BaseException | None,
         exc_traceback: TracebackType | None,
     ) -> None:
-        _active.set(_active.get()[:-1])
+        active.set(active.get()[:-1])
 
     @property
     def device_type(self) -> str:
@@ -346,7 +346,7 @@ class DeviceMesh(PrivateMeshMethods):
 
         Every rank of the mesh calls it. The name of the new dimension is
         `mesh_dim_name`, by default "dp_tp" for ("dp", "tp"). From then on the mesh can
-        be sliced by this name. The same call again gives the same group.
+        be sliced by this name. The same call again gives the same mesh.
         `backend_override` is as in `init_device_mesh`, for one dimension.
 
         Raises:
@@ -362,15 +362,16 @@ class DeviceMesh(PrivateMeshMethods):
         flattened = self._grid.flattened
         layout = joined(dim.layout for dim in self._dims)
         if name not in flattened:
-            flattened[name] = self._grid.make_dim(
-                layout, name, one_override(backend_override)
-            )
-        elif flattened[name].layout != layout:
+            override = one_override(backend_override)
+            dim = self._grid.make_dim(layout, name, override)
+            flattened[name] = self._view([dim], (name,))
+        elif flattened[name]._dims[0].layout != layout:
             raise ValueError(
                 f"Flatten mesh with mesh_dim_name {name} has been created before, "
                 f"Please specify another valid mesh_dim_name."
             )
-        return self._view([flattened[name]], (name,))
+        made: DeviceMesh = flattened[name]
+        return made
 
     def unflatten(
         self,
@@ -388,10 +389,9 @@ class DeviceMesh(PrivateMeshMethods):
         Raises:
             RuntimeError: the mesh has no names, or the new names are not unique, or
                 there is not one per size.
-            ValueError: there is no dimension with this name; the product of
-                `mesh_sizes` is not its size; or the dimension was flattened and
-                `mesh_sizes` do not fit its parts.
-            IndexError: there is no dimension with this index.
+            ValueError: there is no such dimension; the product of `mesh_sizes` is not
+                its size; or the dimension was flattened and `mesh_sizes` do not fit its
+                parts.
 
         Example:
             ```python
@@ -401,8 +401,8 @@ class DeviceMesh(PrivateMeshMethods):
         """
         if not self._names:
             raise RuntimeError("Cannot unflatten a DeviceMesh without mesh_dim_names!")
-        at = index_of(dim, self._names, self.ndim)
-        check_parts(mesh_sizes, mesh_dim_names, self.shape[at], self._names[at])
+        at = index_to_cut(dim, self._names, self.ndim)
+        check_parts(mesh_sizes, mesh_dim_names, self.shape[at], at)
         names = (*self._names[:at], *mesh_dim_names, *self._names[at + 1 :])
         layouts = cut(self._dims[at].layout, mesh_sizes)
         if layouts is None:
@@ -492,7 +492,3 @@ class DeviceMesh(PrivateMeshMethods):
         check_is_inside(self._grid, self)
         assert self._grid.place is not None
         return self._grid.place
-
-
-_active: ContextVar[tuple[DeviceMesh, ...]] = ContextVar("allhands_mesh", default=())
-"""The meshes of the `with` blocks that this thread is in."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from allhands.device_mesh.grid import Grid
+from allhands.device_mesh.grid import Dim, Grid
 from allhands.device_mesh.layout import Layout, size_of
 
 __all__ = ["PrivateMeshMethods", "described"]
@@ -19,6 +19,29 @@ class PrivateMeshMethods:
 
     _grid: Grid
     _names: tuple[str, ...]
+    _dims: tuple[Dim, ...]
+
+    @property
+    def _dim_group_names(self) -> list[str]:
+        """The names of this rank's groups, one per dimension."""
+        return [dim.group.group_name for dim in self._dims if dim.group is not None]
+
+    @property
+    def _coordinate_on_dim(self) -> tuple[int, ...] | None:
+        """`DeviceMesh.get_coordinate()`."""
+        mesh: Any = self
+        found: tuple[int, ...] | None = mesh.get_coordinate()
+        return found
+
+    @property
+    def _rank_map(self) -> Any:
+        """The ranks of the root mesh by place, as `DeviceMesh.mesh` has them."""
+        return self._grid.library.from_numpy(self._grid.ranks.copy())
+
+    @property
+    def _flatten_mapping(self) -> dict[str, Any]:
+        """The meshes that `DeviceMesh.flatten` made of the same root mesh, by name."""
+        return dict(self._grid.flattened)
 
     def _get_root_mesh(self) -> Any:
         """Return the mesh that this one was cut out of; itself if it is whole."""
@@ -83,6 +106,8 @@ def described(device_type: str, names: Sequence[str], layouts: Sequence[Layout])
     if names:
         pairs = zip(names, sizes, strict=True)
         shape = f"({', '.join(f'{name}={size}' for name, size in pairs)})"
-    strides = (tuple(run.stride for run in layout) for layout in layouts)
+    strides = (
+        tuple(run.stride for run in layout if run.size > 1) for layout in layouts
+    )
     stride = tuple(s[0] if len(s) == 1 else s for s in strides)
     return f"DeviceMesh({shape}, {device_type!r}, stride={stride})"

@@ -22,6 +22,8 @@ class PrivateMethods:
     """Carries out the operations of this group."""
     config: BackendConfig | None
     backend: str
+    _tag: str = ""
+    """The tag that a library gave the group, or none; see `distributed_c10d`."""
 
     @property
     def _device_types(self) -> list[Any]:

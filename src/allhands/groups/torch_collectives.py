@@ -21,9 +21,19 @@ from allhands.arrays import Array
 from allhands.backends.call import Call
 from allhands.backends.communicator import Communicator
 from allhands.backends.work import Work
+from allhands.errors import ArgumentError
+from allhands.groups.several_arrays import (
+    as_one,
+    check_alike,
+    check_source,
+    listed,
+    only,
+    spread,
+    united,
+)
 from allhands.options import RedOpType, ReduceOp
 
-__all__ = ["TorchCollectives", "one_array"]
+__all__ = ["TorchCollectives"]
 
 WorkType = TypeVar("WorkType")
 """The class of the handles."""
@@ -34,6 +44,8 @@ class TorchCollectives(Generic[WorkType]):
 
     rank: Callable[[], int]
     """Returns this process's rank in the group."""
+    size: Callable[[], int]
+    """Returns the number of ranks of the group."""
 
     @property
     def _communicator(self) -> Communicator:
@@ -64,11 +76,13 @@ class TorchCollectives(Generic[WorkType]):
         op: RedOpType | ReduceOp | None = None,
     ) -> WorkType:
         """See `allhands.all_reduce`; `opts` may be the reduce operation itself."""
-        array = one_array(tensors, tensor)
-        work = self._communicator.all_reduce(
-            array, self._reduce_op(opts, op), *self._terms(opts, timeout)
-        )
-        return self._started(work, [array])
+        arrays, chosen = listed(tensors, tensor), self._reduce_op(opts, op)
+        if len(arrays) > 1:
+            check_alike(arrays)
+            united(arrays, chosen)
+        terms, communicator = self._terms(opts, timeout), self._communicator
+        works = [communicator.all_reduce(array, chosen, *terms) for array in arrays]
+        return self._started(as_one(works, arrays), arrays)
 
     def allreduce_coalesced(self, tensors: list[Array], opts: Any = None) -> WorkType:
         """See `allhands.all_reduce_coalesced`."""
@@ -88,7 +102,7 @@ class TorchCollectives(Generic[WorkType]):
         root: int | None = None,
     ) -> WorkType:
         """See `allhands.reduce`; `opts` may be the root itself."""
-        array = one_array(tensors, tensor)
+        array = only(tensors, tensor)
         chosen = self._reduce_op(opts if hasattr(opts, "reduceOp") else None, op)
         work = self._communicator.reduce(
             array, _root_of(opts, root), chosen, *self._terms(opts, timeout)
@@ -107,7 +121,7 @@ class TorchCollectives(Generic[WorkType]):
         op: RedOpType | ReduceOp | None = None,
     ) -> WorkType:
         """See `allhands.reduce_scatter`; `opts` may be the reduce operation itself."""
-        target = one_array(output_tensors, output)
+        target = only(output_tensors, output)
         parts = _one_list(input_tensors if input is None else input)
         work = self._communicator.reduce_scatter(
             target, parts, self._reduce_op(opts, op), *self._terms(opts, timeout)
@@ -127,7 +141,11 @@ class TorchCollectives(Generic[WorkType]):
         )
         return self._started(work, [output])
 
-    _reduce_scatter_base = reduce_scatter_single
+    def _reduce_scatter_base(
+        self, outputTensor: Array, inputTensor: Array, opts: Any = None
+    ) -> WorkType:
+        """See `reduce_scatter_single`."""
+        return self.reduce_scatter_single(outputTensor, inputTensor, opts)
 
     def reduce_scatter_single_coalesced(
         self, outputs: list[Array], inputs: list[Array], opts: Any = None
@@ -149,11 +167,16 @@ class TorchCollectives(Generic[WorkType]):
         root: int | None = None,
     ) -> WorkType:
         """See `allhands.broadcast`; `opts` may be the root itself."""
-        array = one_array(tensors, tensor)
-        work = self._communicator.broadcast(
-            array, _root_of(opts, root), *self._terms(opts, timeout)
-        )
-        return self._started(work, [array])
+        arrays, chosen = listed(tensors, tensor), _root_of(opts, root)
+        source = getattr(opts, "rootTensor", 0)
+        if len(arrays) > 1 or source != 0:
+            check_alike(arrays)
+            check_source(arrays, source)
+            if chosen == self.rank():
+                spread(arrays, source)
+        terms, communicator = self._terms(opts, timeout), self._communicator
+        works = [communicator.broadcast(array, chosen, *terms) for array in arrays]
+        return self._started(as_one(works, arrays), arrays)
 
     def allgather(
         self,
@@ -165,12 +188,17 @@ class TorchCollectives(Generic[WorkType]):
         input_tensor: Any = None,
     ) -> WorkType:
         """See `allhands.all_gather`."""
-        outputs = _one_list(output_tensors)
-        tensor = one_array(input_tensors, input_tensor)
-        work = self._communicator.all_gather(
-            outputs, tensor, *self._terms(opts, timeout)
-        )
-        return self._started(work, outputs)
+        inputs = listed(input_tensors, input_tensor)
+        if len(inputs) == 1:
+            outputs = _one_list(output_tensors)
+            pairs = [(outputs, inputs[0])]
+        else:
+            check_alike(inputs)
+            outputs = [array for arrays in output_tensors for array in arrays]
+            pairs = _pairs(output_tensors, inputs)
+        terms, communicator = self._terms(opts, timeout), self._communicator
+        works = [communicator.all_gather(*pair, *terms) for pair in pairs]
+        return self._started(as_one(works, outputs), outputs)
 
     def allgather_coalesced(
         self, output_lists: list[list[Array]], input_list: list[Array], opts: Any = None
@@ -212,10 +240,11 @@ class TorchCollectives(Generic[WorkType]):
         root: int | None = None,
     ) -> WorkType:
         """See `allhands.gather`; `opts` may be the root itself."""
-        outputs = _one_list(output_tensors)
-        tensor = one_array(input_tensors, input_tensor)
+        outputs, chosen = _one_list(output_tensors), _root_of(opts, root)
+        tensor = only(input_tensors, input_tensor)
+        self._check_list_of_root("gather: requires", "output", outputs, chosen)
         work = self._communicator.gather(
-            tensor, outputs, _root_of(opts, root), *self._terms(opts, timeout)
+            tensor, outputs, chosen, *self._terms(opts, timeout)
         )
         return self._started(work, outputs)
 
@@ -241,12 +270,11 @@ class TorchCollectives(Generic[WorkType]):
         root: int | None = None,
     ) -> WorkType:
         """See `allhands.scatter`; `opts` may be the root itself."""
-        output = one_array(output_tensors, output_tensor)
+        output, chosen = only(output_tensors, output_tensor), _root_of(opts, root)
+        inputs = _one_list(input_tensors)
+        self._check_list_of_root("scatter: requires", "input", inputs, chosen)
         work = self._communicator.scatter(
-            output,
-            _one_list(input_tensors),
-            _root_of(opts, root),
-            *self._terms(opts, timeout),
+            output, inputs, chosen, *self._terms(opts, timeout)
         )
         return self._started(work, [output])
 
@@ -286,6 +314,25 @@ class TorchCollectives(Generic[WorkType]):
         work = self._communicator.barrier(*self._terms(opts, timeout))
         return self._started(work, [])
 
+    def _check_list_of_root(
+        self, subject: str, which: str, arrays: list[Any], root: int
+    ) -> None:
+        """Refuse a list of arrays unless it is the root's, and has none missing.
+
+        Raises:
+            ArgumentError: another rank has a list, or the root has none.
+        """
+        if arrays and self.rank() != root:
+            raise ArgumentError(
+                f"{subject} empty {which} on non-root; the root is rank {root}, this "
+                f"is rank {self.rank()}"
+            )
+        if not arrays and self.rank() == root:
+            raise ArgumentError(
+                f"{subject} a single-element {which} list containing a list with "
+                f"{self.size()} tensors on the root, got none"
+            )
+
     def _submit(
         self, op: str, output: list[Any], input: list[Any], opts: Any, **more: Any
     ) -> WorkType:
@@ -301,18 +348,27 @@ def _root_of(opts: Any, root: int | None) -> int:
     return 0 if chosen is None else chosen
 
 
-def one_array(tensors: Any, tensor: Any = None) -> Array:
-    """Return `tensor` if given, else the array or the only entry of the list."""
-    if tensor is not None:
-        return tensor
-    if not isinstance(tensors, (list, tuple)):
-        return tensors
-    if len(tensors) != 1:
-        raise ValueError(
-            f"expected a list of one array, got {len(tensors)} arrays: a rank has one "
-            f"device here"
+def _pairs(
+    output_lists: Sequence[Sequence[Any]], inputs: list[Any]
+) -> list[tuple[list[Any], Any]]:
+    """Return the outputs and the input of each all_gather of several inputs.
+
+    Each list has an output for each input of each rank, those of a rank together.
+
+    Raises:
+        ArgumentError: there is not one list per input.
+    """
+    num = len(inputs)
+    if len(output_lists) != num:
+        raise ArgumentError(
+            f"all_gather: requires input/output tensor lists to have the same length, "
+            f"got {num} inputs and {len(output_lists)} lists of outputs"
         )
-    return tensors[0]
+    return [
+        (list(outputs[index::num]), array)
+        for outputs in output_lists
+        for index, array in enumerate(inputs)
+    ]
 
 
 def _one_list(tensors: Any) -> list[Array]:

@@ -7,28 +7,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from datetime import timedelta
-from enum import IntEnum
 from typing import Any, ClassVar
 
 from allhands.backends.communicator import Communicator
+from allhands.backends.registry import BackendType
 from allhands.backends.tag import check_tag
 from allhands.backends.work import Work
-from allhands.groups.torch_collectives import TorchCollectives, one_array
+from allhands.groups.several_arrays import only
+from allhands.groups.torch_collectives import TorchCollectives
 from allhands.options import CallOptions, RedOpType, ReduceOp
 
-__all__ = ["BackendType", "TorchMethods"]
-
-
-class BackendType(IntEnum):
-    """torch's numbers for backends; the backends of this package are CUSTOM."""
-
-    UNDEFINED = 0
-    GLOO = 1
-    NCCL = 2
-    UCC = 3
-    MPI = 4
-    XCCL = 5
-    CUSTOM = 6
+__all__ = ["TorchMethods"]
 
 
 class TorchMethods(TorchCollectives[Work], ABC):
@@ -87,21 +76,21 @@ class TorchMethods(TorchCollectives[Work], ABC):
 
     def send(self, tensors: Any, dstRank: int, tag: int = 0) -> Work:
         """See `allhands.isend`."""
-        tensor = one_array(tensors)
+        tensor = only(tensors)
         peer = self.peer_meant("destination", None, dstRank)
         work = self.communicator.isend(tensor, peer, check_tag(tag), None)
         return self._started(work, [tensor])
 
     def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> Work:
         """See `allhands.irecv`."""
-        tensor = one_array(tensors)
+        tensor = only(tensors)
         peer = self.peer_meant("source", None, srcRank)
         work = self.communicator.irecv(tensor, peer, check_tag(tag), None)
         return self._started(work, [tensor])
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
         """See `allhands.irecv`; receives from any rank."""
-        tensor = one_array(tensors)
+        tensor = only(tensors)
         work = self.communicator.irecv(tensor, None, check_tag(tag), None)
         return self._started(work, [tensor])
 

@@ -44,7 +44,11 @@ class GroupIdentity(torch.distributed.ProcessGroup):  # type: ignore[misc]
             for device in DEVICES:
                 self._register_backend(torch.device(device), kind, self._backend)
 
-    if not CAN_BE_MADE:
+    if not CAN_BE_MADE:  # then the group is its own backend
+        supports_splitting = True
+        supports_coalescing = False
+        supports_shrinking = False
+        supports_time_estimate = False
         _device_types = property(lambda _: [*map(torch.device, DEVICES)])
 
         def _get_backend(self, device: torch.device) -> GroupIdentity:

@@ -19,7 +19,8 @@ from allhands.backends.tag import check_tag
 from allhands.backends.work import CombinedWork, Work
 from allhands.groups.host_links import HostLinks
 from allhands.groups.process_group import LONGEST_GOODBYE
-from allhands.groups.torch_collectives import TorchCollectives, one_array
+from allhands.groups.several_arrays import only
+from allhands.groups.torch_collectives import TorchCollectives
 from allhands.groups.world import current
 from allhands.options import RedOpType, ReduceOp, as_timedelta, to_seconds
 from allhands.rendezvous.attempt import part_of_this_attempt
@@ -92,19 +93,19 @@ class AllhandsProcessGroup(TorchCollectives[TorchWork], ParentGroup):
 
     def send(self, tensors: Any, dstRank: int, tag: int = 0) -> TorchWork:
         """See `allhands.isend`."""
-        tensor = one_array(tensors)
+        tensor = only(tensors)
         work = self._communicator.isend(as_known(tensor), dstRank, check_tag(tag), None)
         return self._started(work, [tensor])
 
     def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> TorchWork:
         """See `allhands.irecv`."""
-        tensor = one_array(tensors)
+        tensor = only(tensors)
         work = self._communicator.irecv(as_known(tensor), srcRank, check_tag(tag), None)
         return self._started(work, [tensor])
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> TorchWork:
         """See `allhands.irecv`; receives from any rank."""
-        tensor = one_array(tensors)
+        tensor = only(tensors)
         work = self._communicator.irecv(as_known(tensor), None, check_tag(tag), None)
         return self._started(work, [tensor])
 

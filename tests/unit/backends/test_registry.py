@@ -118,7 +118,7 @@ def test_a_registered_process_group_becomes_the_world(registered):
         assert type(group) is kind
         assert [call[0] for call in group.calls] == OWN
         assert group.calls[0][1][0] is x
-        assert group.calls[0][2].reduceOp is dist.ReduceOp.MAX
+        assert group.calls[0][2].reduceOp.op is dist.ReduceOp.MAX
         assert group.calls[4][2].timeout == timedelta(seconds=3)
         assert group.calls[7][1] == [parts]
         assert group.calls[10][3:5] == ([], [])
@@ -371,3 +371,17 @@ def test_which_backend_serves_a_device():
             dist.get_backend_impl(device="tpu")
 
     run_ranks(1, body)
+
+
+def test_the_tables_of_backends_hold_what_torchs_hold(registered):
+    def make(*arguments):
+        raise AssertionError("no group is made")
+
+    registered("mine", make, devices="cpu")
+    plugin = Backend._plugins["MINE"]
+    assert isinstance(plugin, Backend._BackendPlugin)
+    assert (plugin.creator_fn, plugin.extended_api) == (make, False)
+    kinds = dist.ProcessGroup.BackendType
+    assert Backend.backend_type_map["mine"] is kinds.CUSTOM
+    assert Backend.backend_type_map["gloo"] is kinds.GLOO
+    assert Backend.backend_type_map["undefined"] is kinds.UNDEFINED

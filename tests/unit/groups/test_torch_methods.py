@@ -179,8 +179,8 @@ def test_the_time_limit_of_options():
 def test_bad_arguments():
     def body(rank):
         group, one = dist.group.WORLD, np.zeros(1)
-        with pytest.raises(ValueError, match="list of one array, got 2 arrays"):
-            group.allreduce([one, one])
+        with pytest.raises(ValueError, match="single-element tensor list, got 2"):
+            group.reduce([one, one])
         with pytest.raises(RuntimeError, match="broadcast: invalid root rank: 3"):
             group.broadcast(one, 3)
         with pytest.raises(TypeError, match=r"of type datetime\.timedelta, got 5"):

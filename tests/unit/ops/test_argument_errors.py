@@ -130,3 +130,25 @@ def test_it_names_the_operation(operation):
             assert "\n" not in text
 
     run_ranks(1, body)
+
+
+def test_what_the_engine_refuses_is_also_torchs_runtime_error():
+    def body(rank):
+        one, two = np.zeros(1), np.zeros(2)
+        for kind in RuntimeError, ValueError, dist.ArgumentError:
+            with pytest.raises(kind, match=r"all_gather: output .* has 2 elements"):
+                dist.all_gather([two, two + 1], one)
+            with pytest.raises(kind, match=r"output_tensor .*; invalid tensor size"):
+                dist.all_gather_single(one, one)
+            with pytest.raises(kind, match="with different dtypes: found float64 and"):
+                dist.all_gather_single(two.astype(np.float32), one)
+        text = "all_reduce: numpy array of dtype .*can be communicated"
+        for kind in RuntimeError, TypeError, dist.UnsupportedDTypeError:
+            with pytest.raises(kind, match=text):
+                dist.all_reduce(np.array(["a"]))
+        with pytest.raises(
+            RuntimeError, match=r"Incorrect output list size 1. Output list size should"
+        ):
+            dist.all_gather([one], one)
+
+    run_ranks(2, body)

@@ -523,9 +523,14 @@ def test_all_to_all_refuses():
                 [one],
                 [one, one],
                 RuntimeError,
-                r"output tensor list \(expected length 2",
+                r"output tensor list at index 0 \(expected length 2",
             ),
-            ([one, one], [one], RuntimeError, r"input tensor list \(expected length 2"),
+            (
+                [one, one],
+                [one],
+                RuntimeError,
+                r"input tensor list at index 0 \(expected length 2",
+            ),
             ([one, one > 0], [one, one], ValueError, "found float64 and bool"),
         ]:
             with pytest.raises(error, match=message):

@@ -62,7 +62,12 @@ def test_reduce_scatter_refuses():
         one, two, odd = np.zeros(1), np.zeros(2), np.zeros(1, "c8")
         for output, inputs, error, message in [
             (one, (one, one), TypeError, r"`input_list` of type list.*'tuple'"),
-            (one, [one], RuntimeError, r"input tensor list \(expected length 2, got 1"),
+            (
+                one,
+                [one],
+                RuntimeError,
+                r"input tensor list at index 0 \(expected length 2, got 1",
+            ),
             (one, [one, np.zeros(1, "f4")], ValueError, "found float64 and float32"),
             (one, [one, 5], TypeError, "parameter `input_list` of an array type"),
             (5, [one, one], TypeError, "Expected parameter `output` of an array type"),

@@ -21,7 +21,7 @@ from allhands import _C, settings
 from allhands.backends.lookup import why_not
 from allhands.backends.nccl.library import nccl_version
 from allhands.backends.offers import Offer, offers, why_no_offer
-from allhands.backends.registry import Backend, is_native
+from allhands.backends.registry import Backend, is_native, is_registered
 from allhands.backends.xccl.library import xccl_version
 from allhands.errors import DistBackendError, DistNetworkError
 from allhands.rendezvous.interfaces import addresses_here
@@ -111,7 +111,7 @@ def _backends() -> list[dict[str, Any]]:
 
 def _backend(name: str, hidden: list[Offer]) -> dict[str, Any]:
     """Return a registered backend, and the offers of packages with the same name."""
-    is_plugin = name in Backend._plugins
+    is_plugin = is_registered(name)
     own = "registered" if is_plugin else f"allhands {_version('allhands')}"
     packages = () if is_native(name) else _PACKAGES.get(name, ())
     versions = [f"{package} {v}" for package in packages if (v := _version(package))]
