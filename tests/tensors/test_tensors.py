@@ -239,6 +239,32 @@ def test_persistent_requests():
     assert run_ranks(2, body) == [([4, 4, 4], [1, 1])] * 2
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tensor: tensor.untyped_storage().resize_(0),
+        lambda tensor: tensor.untyped_storage().resize_(80_000_000),
+        lambda tensor: setattr(tensor, "data", torch.ones(3)),
+    ],
+    ids=["released", "grown", "replaced"],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+def test_a_persistent_request_for_memory_that_is_gone_is_refused(change, dtype):
+    def body(rank):
+        plain = torch.ones(100_000, dtype=dtype)
+        turned = plain.view(1000, 100).clone().t()
+        tensors = [plain, torch.nn.Parameter(plain.clone()), turned]
+        requests = [dist.all_reduce_init(tensor) for tensor in tensors]
+        for request, tensor in zip(requests, tensors, strict=True):
+            request()
+            with torch.no_grad():
+                change(tensor)
+            with pytest.raises(ValueError, match=r"all_reduce: .* make a new request"):
+                request()
+
+    run_ranks(2, body)
+
+
 @pytest.mark.parametrize("held", [0, 64, 396])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
 def test_a_tensor_longer_than_its_storage_is_refused(held, dtype):

@@ -24,6 +24,7 @@ class PyBuffer {
       : buffer_(std::move(buffer)), owner_(std::move(owner)) {}
 
   const Buffer& buffer() const { return buffer_; }
+  nanobind::handle owner() const { return owner_; }
   // That of the first dimension. Throws TypeError without one.
   std::size_t length() const;
 

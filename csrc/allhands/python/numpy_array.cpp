@@ -154,4 +154,13 @@ std::optional<Buffer> read_numpy(nb::handle array, bool writable) {
   return buffer;
 }
 
+std::optional<ArrayMemory> memory_of_numpy(nb::handle array) {
+  if (!is_array(array.ptr()) || !is_within_base(array)) return std::nullopt;
+  PyArrayObject* const self = as_array(array.ptr());
+  std::size_t bytes = static_cast<std::size_t>(item_bytes(self));
+  for (int d = 0; d < PyArray_NDIM(self); ++d)
+    bytes *= static_cast<std::size_t>(PyArray_DIM(self, d));
+  return ArrayMemory{PyArray_DATA(self), bytes};
+}
+
 }  // namespace allhands::python

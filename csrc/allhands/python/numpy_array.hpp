@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "allhands/base/buffer.hpp"
+#include "allhands/python/held_arrays.hpp"
 
 namespace allhands::python {
 
@@ -20,5 +21,8 @@ bool is_within_base(nanobind::handle array);
 // nothing if it is no such array, is read-only but must be written, is not within its
 // base, or has a dtype that is unknown here or not in native byte order.
 std::optional<Buffer> read_numpy(nanobind::handle array, bool writable);
+
+// Returns nothing if it is no numpy.ndarray, or is not within its base.
+std::optional<ArrayMemory> memory_of_numpy(nanobind::handle array);
 
 }  // namespace allhands::python

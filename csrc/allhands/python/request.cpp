@@ -14,10 +14,10 @@ using namespace nb::literals;
 namespace allhands::python {
 namespace {
 
-Error misuse(const Operation& operation, const char* problem) {
+Error misuse(const Operation& operation, const char* problem,
+             ErrorKind kind = ErrorKind::Unsupported) {
   return Error(
-      ErrorKind::Unsupported,
-      "persistent " + std::string(operation.collective->name) + ": " + problem);
+      kind, "persistent " + std::string(operation.collective->name) + ": " + problem);
 }
 
 // `request()`, as a slot of its type: the fastest way for Python to call it.
@@ -45,6 +45,11 @@ void Request::activate() {
   if (is_active_)
     throw misuse(operation_,
                  "it is under way already; wait() for what was started first");
+  if (!held_.are_unchanged())
+    throw misuse(operation_,
+                 "an array was resized or has got other memory since the request was "
+                 "made; make a new request",
+                 ErrorKind::Value);
   is_active_ = true;
 }
 

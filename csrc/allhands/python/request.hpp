@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "allhands/python/communicator.hpp"
+#include "allhands/python/held_arrays.hpp"
 
 namespace allhands::python {
 
@@ -18,6 +19,7 @@ class Request {
       : communicator_(std::move(communicator)),
         operation_(std::move(operation)),
         arrays_(std::move(arrays)),
+        held_(arrays_),
         timeout_(timeout) {}
 
   // Runs the collective to its end.
@@ -39,6 +41,7 @@ class Request {
   const nanobind::object communicator_;
   const Operation operation_;
   const nanobind::object arrays_;
+  const HeldArrays held_;
   const Deadline::Duration timeout_;
   bool is_active_ = false;
   std::shared_ptr<Work> work_;  // the queued collective's

@@ -2,6 +2,7 @@
 
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -95,32 +96,56 @@ bool is_lazy(const TensorType& type, nb::handle tensor) {
   return answer.ptr() != Py_False;
 }
 
-// A storage can be resized while its tensors keep their shapes.
-bool is_within_storage(const TensorType& type, nb::handle tensor,
-                       const Buffer& buffer) {
+// How many elements of `item_bytes` the storage has from the tensor's first one on. A
+// storage can be resized while its tensors keep their shapes.
+std::optional<std::size_t> elements_in_storage(const TensorType& type,
+                                               nb::handle tensor,
+                                               std::size_t item_bytes) {
   void* const handle = reinterpret_cast<std::byte*>(tensor.ptr()) + type.handle_at;
   std::int64_t bytes = 0, before = 0;
   if (type.storage_bytes(handle, &bytes) != 0 ||
       type.elements_before(handle, &before) != 0)
-    return false;
-  const auto elements = static_cast<std::size_t>(bytes) / size_of(buffer.dtype);
+    return std::nullopt;
+  const auto elements = static_cast<std::size_t>(bytes) / item_bytes;
   const auto first = static_cast<std::size_t>(before);
-  return buffer.count == 0 || (first <= elements && buffer.count <= elements - first);
+  return elements - std::min(first, elements);
+}
+
+bool is_within_storage(const TensorType& type, nb::handle tensor,
+                       const Buffer& buffer) {
+  const auto elements = elements_in_storage(type, tensor, size_of(buffer.dtype));
+  return elements && buffer.count <= *elements;
+}
+
+std::optional<nb::dlpack::dltensor> layout_of(const TensorType& type,
+                                              nb::handle array) {
+  nb::dlpack::dltensor tensor;
+  if (type.exchange->tensor_from_py_object(array.ptr(), &tensor) == 0) return tensor;
+  PyErr_Clear();  // sparse, nested, or of a dtype that DLPack lacks
+  return std::nullopt;
+}
+
+std::byte* data_of(const nb::dlpack::dltensor& tensor) {
+  return static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
+}
+
+const TensorType* type_of(nb::handle tensor) {
+  for (const TensorType& known : tensor_types())
+    if (known.type == Py_TYPE(tensor.ptr())) return &known;
+  return nullptr;
 }
 
 // Returns nothing if it is not the usual tensor.
 std::optional<Buffer> read(const TensorType& type, nb::handle array) {
-  nb::dlpack::dltensor tensor;
-  if (type.exchange->tensor_from_py_object(array.ptr(), &tensor) != 0) {
-    PyErr_Clear();  // sparse, nested, or of a dtype that DLPack lacks
-    return std::nullopt;
-  }
+  const std::optional<nb::dlpack::dltensor> layout = layout_of(type, array);
+  if (!layout) return std::nullopt;
+  const nb::dlpack::dltensor& tensor = *layout;
   const std::optional<DType> dtype = dtype_of(tensor.dtype);
   if (!dtype || tensor.device.device_type != nb::device::cpu::value ||
       !is_contiguous(tensor) || is_lazy(type, array))
     return std::nullopt;
   Buffer buffer;
-  buffer.data = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
+  buffer.data = data_of(tensor);
   buffer.dtype = *dtype;
   buffer.count = 1;
   for (std::int32_t d = 0; d < tensor.ndim; ++d)
@@ -148,9 +173,21 @@ void register_tensors(nb::handle type, nb::capsule api, nb::object is_lazy,
 }  // namespace
 
 std::optional<Buffer> read_tensor(nb::handle tensor) {
-  for (const TensorType& known : tensor_types())
-    if (known.type == Py_TYPE(tensor.ptr())) return read(known, tensor);
-  return std::nullopt;
+  const TensorType* const type = type_of(tensor);
+  return type == nullptr ? std::nullopt : read(*type, tensor);
+}
+
+std::optional<ArrayMemory> memory_of_tensor(nb::handle tensor) {
+  const TensorType* const type = type_of(tensor);
+  if (type == nullptr) return std::nullopt;
+  const std::optional<nb::dlpack::dltensor> layout = layout_of(*type, tensor);
+  if (!layout || layout->device.device_type != nb::device::cpu::value)
+    return std::nullopt;
+  const std::size_t item_bytes = layout->dtype.bits * layout->dtype.lanes / 8u;
+  if (item_bytes == 0) return std::nullopt;
+  const auto elements = elements_in_storage(*type, tensor, item_bytes);
+  if (!elements) return std::nullopt;
+  return ArrayMemory{data_of(*layout), *elements * item_bytes};
 }
 
 void bind_tensor(nb::module_& m) {

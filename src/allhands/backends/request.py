@@ -24,8 +24,8 @@ class PersistentRequest(ABC):
     and returns when this rank's outputs hold the result, as the plain call does.
     `start()` and `wait()` are its two halves. The request keeps the memory that the
     arrays had when it was made. The contents of the arrays may change between runs, but
-    the arrays must not be resized or get other memory (`tensor.data = ...`). Only one
-    thread at a time may use a request.
+    the arrays must not be resized or get other memory (`tensor.data = ...`): then a run
+    raises ValueError. Only one thread at a time may use a request.
 
     Other ranks may use the plain call or a request of their own. Each run counts as one
     call in the order of calls on the group. A run raises the errors of the plain call.

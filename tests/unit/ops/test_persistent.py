@@ -52,6 +52,31 @@ def world_of_requests(body, *, backend=None):
     run_ranks(2, each, backend=backend)
 
 
+def test_an_array_that_was_resized_is_refused():
+    """The memory that the request knew is no longer there."""
+
+    def body(rank):
+        whole, based = np.ones(100_000), np.ones(100_000)
+        total, others = np.ones(3), np.zeros(6)
+        requests = [
+            dist.all_reduce_init(whole),
+            dist.all_reduce_init(based[5:]),
+            dist.all_reduce_init(based[::2]),
+            dist.gather_init(total, None if rank else [others[:3], whole[:3]], dst=0),
+        ]
+        for request in requests:
+            request()
+        for array in (whole, based):
+            array.resize(2, refcheck=False)
+        for request in requests[: 4 - rank]:  # rank 1 passed no other array to gather
+            for run in (request, request.start):
+                with pytest.raises(ValueError, match=r"resized .* make a new request"):
+                    run()
+            assert not request.is_active()
+
+    run_ranks(2, body)
+
+
 def test_arrays_may_change_between_runs():
     def body(rank):
         tensor, results = np.zeros(3), []
