@@ -59,8 +59,10 @@ class DebugLevel(IntEnum):
         return f"DebugLevel.{self.name}"
 
 
-def as_timedelta(timeout: timedelta | float) -> timedelta:
+def as_timedelta(timeout: timedelta | float, operation: str = "") -> timedelta:
     """Return `timeout` as a timedelta; a float is seconds, as in torch's classes.
+
+    Errors name `operation`.
 
     Raises:
         TypeError: `timeout` is neither a timedelta nor a float.
@@ -68,10 +70,11 @@ def as_timedelta(timeout: timedelta | float) -> timedelta:
     """
     if isinstance(timeout, float):
         timeout = _timedelta_of(timeout)
-    check_timedelta(timeout)
+    check_timedelta(timeout, operation)
     if timeout < _ZERO:
         seconds = timeout.total_seconds()
-        raise ValueError(f"timeout must not be negative, got {seconds} s")
+        subject = f"{operation}: " if operation else ""
+        raise ValueError(f"{subject}timeout must not be negative, got {seconds} s")
     return timeout
 
 

@@ -35,6 +35,10 @@ class GroupNumbers:
         self._num_alike[key] += 1
         return self._num_alike[key] - 1
 
+    def take_back_alike(self, ranks: Iterable[int]) -> None:
+        """Undo the last `count_alike` of these ranks, whose group was not made."""
+        self._num_alike[tuple(ranks)] -= 1
+
     def num_alike(self, ranks: Iterable[int]) -> int:
         """Return the number of groups of these ranks."""
         return self._num_alike[tuple(ranks)]

@@ -42,6 +42,7 @@ from allhands.rendezvous import host_file, presence, rendezvous
 from allhands.rendezvous.exchange import HostLeft, exchange
 from allhands.rendezvous.launched import is_alone
 from allhands.rendezvous.log import LogLevel, say
+from allhands.rendezvous.place import check_place
 from allhands.store import HashStore, PrefixStore, Store, TCPStore
 from allhands.store.watch import watch_waits
 
@@ -325,17 +326,23 @@ def make_group(
         num_alike = world.numbers.count_alike(members)
     if name is None or whole.rank() not in members:
         return None if use_local_synchronization else NON_GROUP_MEMBER
-    return add_group(
-        members,
-        num_alike,
-        name,
-        timeout=limit,
-        backend=backend,
-        pg_options=pg_options,
-        group_desc=group_desc,
-        device_id=device_id,
-        parent=parent,
-    )
+    try:
+        return add_group(
+            members,
+            num_alike,
+            name,
+            timeout=limit,
+            backend=backend,
+            pg_options=pg_options,
+            group_desc=group_desc,
+            device_id=device_id,
+            parent=parent,
+        )
+    except (TypeError, ValueError):  # an argument of this rank: the call does not count
+        world.numbers.take_back_alike(members)
+        if not use_local_synchronization:
+            world.numbers.take_back_name()
+        raise
 
 
 def destroy_process_group(group: ProcessGroup | int | None = None) -> None:
@@ -412,5 +419,4 @@ def _check_store_arguments(init_method: str | None, rank: int, world_size: int) 
         raise AssertionError("world_size must be positive if using store")
     if rank < 0:
         raise AssertionError("rank must be non-negative if using store")
-    if rank >= world_size:
-        raise ValueError(f"rank must be in [0, {world_size}), got {rank}")
+    check_place(rank, world_size)

@@ -195,20 +195,24 @@ def derive(
     name = f"{hashed(members)}:{num_alike}"
     if parent.union is not None:
         name = f"{parent.union.name}:{name}"
-    return add_group(
-        members,
-        num_alike,
-        group_name or name,
-        rank=picked.index(parent.rank()),
-        timeout=timeout,
-        backend=backend,
-        pg_options=pg_options,
-        group_desc=group_desc,
-        device_id=parent.bound_device_id,
-        union=parent.union,
-        parent=parent,
-        divided=divided,
-    )
+    try:
+        return add_group(
+            members,
+            num_alike,
+            group_name or name,
+            rank=picked.index(parent.rank()),
+            timeout=timeout,
+            backend=backend,
+            pg_options=pg_options,
+            group_desc=group_desc,
+            device_id=parent.bound_device_id,
+            union=parent.union,
+            parent=parent,
+            divided=divided,
+        )
+    except (TypeError, ValueError):  # an argument of this rank: the call does not count
+        home.numbers.take_back_alike(members)
+        raise
 
 
 def split(

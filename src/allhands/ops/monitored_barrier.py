@@ -6,7 +6,7 @@ import warnings
 from datetime import timedelta
 
 from allhands.groups.arguments import Group, is_outside, resolve
-from allhands.options import check_timedelta
+from allhands.options import as_timedelta
 
 __all__ = ["monitored_barrier"]
 
@@ -47,5 +47,5 @@ def monitored_barrier(
         )
         timeout = timedelta(seconds=timeout)
     if timeout is not None:
-        check_timedelta(timeout, "monitored_barrier")
+        timeout = as_timedelta(timeout, "monitored_barrier")
     member.monitored_barrier(timeout, wait_all_ranks)

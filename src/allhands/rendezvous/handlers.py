@@ -30,6 +30,7 @@ from allhands.rendezvous.launched import (
     is_plain,
     rank_without_size,
 )
+from allhands.rendezvous.place import check_place
 from allhands.store import FileStore, Store
 from allhands.store.arguments import as_port
 
@@ -164,7 +165,7 @@ def _meet_by_environment(
     world_size = _number("WORLD_SIZE", size)
     host = _variable("MASTER_ADDR").strip("[]")
     port = _number("MASTER_PORT", _variable("MASTER_PORT"))
-    _check_place(rank, world_size)
+    check_place(rank, world_size)
     launchers = settings.store.get()
     if launchers is not None and launchers.master_port == port:
         host, port, relay = launchers.host, launchers.port, launchers.relay
@@ -262,15 +263,8 @@ def _place_in(parts: SplitResult) -> tuple[int, int]:
             )
     rank = _number("rank", query["rank"])
     world_size = _number("world_size", query["world_size"])
-    _check_place(rank, world_size)
+    check_place(rank, world_size)
     return rank, world_size
-
-
-def _check_place(rank: int, world_size: int) -> None:
-    if world_size < 1:
-        raise ValueError(f"world_size must be positive, got {world_size}")
-    if not 0 <= rank < world_size:
-        raise ValueError(f"rank must be in [0, {world_size}), got {rank}")
 
 
 def _number(name: str, text: str) -> int:

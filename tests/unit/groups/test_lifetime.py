@@ -130,6 +130,7 @@ def test_the_environment_is_the_default_place_to_meet(monkeypatch):
         ({"world_size": 0}, AssertionError, "world_size must be positive if using"),
         ({"rank": -1}, AssertionError, "rank must be non-negative if using store"),
         ({"rank": 1}, ValueError, r"rank must be in \[0, 1\), got 1"),
+        ({"world_size": 10**9}, ValueError, "world_size must be at most 1048576"),
         ({"rank": "0"}, TypeError, "rank must be an int, got '0'"),
         ({"world_size": "1"}, TypeError, "world_size must be an int, got '1'"),
         ({"backend": "env://"}, ValueError, "'env://' is no backend but a URL: pass"),

@@ -120,6 +120,28 @@ def test_limits_and_devices_may_differ():
     assert run_ranks(2, body) == [1, 1]
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **o: dist.new_group(**o),
+        lambda **o: dist.new_group(use_local_synchronization=True, **o),
+        lambda **o: dist.split_group(split_ranks=[[0, 1]], **o),
+    ],
+    ids=["new_group", "local", "split_group"],
+)
+def test_a_call_that_one_rank_refused_can_be_made_again(make):
+    """It does not count, so the groups of the ranks are the same ones."""
+
+    def body(rank):
+        if rank == 1:
+            with pytest.raises(TypeError, match="takes NativeOptions"):
+                make(pg_options=object())
+        for group in make(), make():
+            assert total(group) == 1
+
+    run_ranks(2, body)
+
+
 def test_later_calls_succeed():
     def body(rank):
         made = []

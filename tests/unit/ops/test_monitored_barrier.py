@@ -92,6 +92,14 @@ def test_a_float_is_taken_as_seconds():
     run_ranks(1, body)
 
 
+def test_a_negative_limit_is_its_own_argument():
+    def body(rank):
+        with pytest.raises(ValueError, match=r"^monitored_barrier: timeout must"):
+            dist.monitored_barrier(timeout=timedelta(seconds=-1))
+
+    run_ranks(1, body)
+
+
 def test_on_a_broken_group_it_says_when_that_broke():
     def body(rank):
         group = dist.new_group()

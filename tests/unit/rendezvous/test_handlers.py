@@ -89,6 +89,7 @@ def test_a_place_given_twice(query, place):
         (2, 2, r"rank must be in \[0, 2\), got 2"),
         (-2, 2, r"rank must be in \[0, 2\), got -2"),
         (0, 0, "world_size must be positive, got 0"),
+        (0, 10**9, "world_size must be at most 1048576, got 1000000000"),
     ],
 )
 @pytest.mark.parametrize("url", ["file:///tmp/never", "tcp://127.0.0.1:0", "env://"])
