@@ -288,6 +288,20 @@ def test_a_stopped_server_runs_into_the_limit(serve):
     assert store.get("k") == b"v"
 
 
+def test_a_stopped_server_costs_little_more_than_the_limit(serve):
+    server = serve()
+    limit = timedelta(milliseconds=100)
+    stores = [TCPStore(HOST, server.port, timeout=limit) for _ in range(3)]
+    took = []
+    with suspended(server.process):
+        for store in stores:  # a busy machine takes longer, but not each time
+            start = time.monotonic()
+            with pytest.raises(DistStoreError, match="wait timeout after 100ms"):
+                store.get("k")
+            took.append(time.monotonic() - start)
+    assert min(took) < 0.9
+
+
 @contextlib.contextmanager
 def suspended(process):
     os.kill(process.pid, signal.SIGSTOP)

@@ -25,13 +25,22 @@ constexpr Deadline::Duration kFirstPause = milliseconds(10);
 constexpr Deadline::Duration kLongestPause = milliseconds(250);
 // A server that is silent for this long may be of another kind.
 constexpr Deadline::Duration kSilence = milliseconds(500);
-// How long the answer to Cancel may take. A server that has no CPU takes longer; then
-// the next request waits for that answer first.
-constexpr Deadline::Duration kPatience = milliseconds(1000);
+// How long the answer to Cancel may take: a part of the limit that has passed, within
+// bounds. A server that has no CPU takes longer; then the next request waits for that
+// answer first.
+constexpr int kPatiencePart = 10;
+constexpr Deadline::Duration kLeastPatience = milliseconds(50);
+constexpr Deadline::Duration kMostPatience = milliseconds(1000);
 
 std::string milliseconds_text(Deadline::Duration duration) {
   return std::to_string(std::chrono::duration_cast<milliseconds>(duration).count()) +
          "ms";
+}
+
+// An entry that a queue has handed out is lost if nobody waits for it.
+Deadline::Duration patience(Op op, const Deadline& passed) {
+  if (op == Op::QueuePop) return kMostPatience;
+  return std::clamp(passed.limit() / kPatiencePart, kLeastPatience, kMostPatience);
 }
 
 }  // namespace
@@ -165,7 +174,8 @@ Message& Link::exchange(Op op, std::int64_t number,
   }
   writer_.start(static_cast<std::uint32_t>(op), number, fields);
   if (send(deadline)) {
-    if (receive(deadline, target_.interrupt) || cancel()) return reply;
+    if (receive(deadline, target_.interrupt) || cancel(patience(op, deadline)))
+      return reply;
     // What a queue has handed out by then must not get lost; a server that finds the
     // connection closed keeps it.
     owes_reply_ = writer_.is_done() && !reader_.has_begun() && op != Op::QueuePop;
@@ -213,9 +223,9 @@ bool Link::receive(const Deadline& deadline, Interrupt interrupt) {
 }
 
 // Cancels the request that waits at the server. Returns true when its reply has come.
-bool Link::cancel() {
+bool Link::cancel(Deadline::Duration patience) {
   writer_.start(static_cast<std::uint32_t>(Op::Cancel), 0, {});
-  return writer_.send(socket_.get()) && receive(Deadline::after(kPatience), nullptr);
+  return writer_.send(socket_.get()) && receive(Deadline::after(patience), nullptr);
 }
 
 void Link::lose(const std::string& why) {

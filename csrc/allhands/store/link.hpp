@@ -78,7 +78,7 @@ class Link {
 
   bool send(const Deadline& deadline);
   bool receive(const Deadline& deadline, Interrupt interrupt);
-  bool cancel();
+  bool cancel(Deadline::Duration patience);
   [[noreturn]] void lose(const std::string& why);
 
   const Target& target_;

@@ -261,14 +261,15 @@ class Store:
             return
         try:
             self.wait([mark], limit)
-        except (DistStoreError, KeyboardInterrupt) as error:
+        except DistStoreError as error:
             self.add(members, _ABANDONED)
-            if isinstance(error, KeyboardInterrupt):
-                raise
             raise DistStoreError(
                 f"barrier timeout after {in_ms(limit)}ms, key: {key}, "
                 f"{place + 1} of {world_size} had come before this caller waited"
             ) from error
+        except BaseException:  # of a signal's handler, or a rank has died
+            self.add(members, _ABANDONED)
+            raise
 
     def clone(self) -> Store:
         """Return another object on the same data, with its own connection and timeout.

@@ -99,6 +99,22 @@ def test_a_timed_out_barrier_is_spent():
         store.barrier("b", 2)
 
 
+class Interrupted(BaseException):
+    """As a program's own handler of a signal may raise."""
+
+
+def test_a_barrier_that_another_exception_ends_is_spent():
+    class Ended(Counters):
+        def wait(self, keys, timeout=None):
+            raise Interrupted
+
+    store = Ended()
+    with pytest.raises(Interrupted):
+        store.barrier("b", 2)
+    with pytest.raises(DistStoreError, match=r"abandoned.* key: b; use another key"):
+        store.barrier("b", 2)
+
+
 def test_barrier_of_no_number_is_refused():
     for store in (HashStore(), TCPStore("127.0.0.1", 0, is_master=True)):
         with pytest.raises(TypeError, match="world_size must be an int, got '2'"):
