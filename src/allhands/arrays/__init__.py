@@ -77,6 +77,8 @@ MODULES: dict[str, str] = {
     # Every class derives from `object` of builtins, so this row is the fallback.
     "builtins": "allhands.arrays._exported",
 }
+# A program's own file or folder may have the name of a library, but lacks its arrays.
+_CLASSES = {"torch": "Tensor", "cupy": "ndarray"}
 _libraries: dict[type, Library] = {}
 
 
@@ -153,8 +155,7 @@ def reducers() -> dict[type, Callable[[Any], Any]]:
     """
     found: dict[type, Callable[[Any], Any]] = {}
     for name, module in MODULES.items():
-        # A blocked import has None there, and a mere folder of that name has no file.
-        if getattr(sys.modules.get(name), "__file__", None) is not None:
+        if _is_imported(name):
             found |= _load(module).reducers
     return found
 
@@ -171,16 +172,15 @@ def load() -> None:
 
 def library_of_dtype(dtype: Any) -> Library:
     """Return the library that `dtype` belongs to; NumPy if it is unknown."""
-    root = type(dtype).__module__.partition(".")[0]
-    module = "numpy" if root == "builtins" else root
-    return _load(MODULES.get(module, MODULES["numpy"]))
+    root = _root_of(type(dtype))
+    return _load(MODULES[root if _is_imported(root) else "numpy"])
 
 
 def _find(kind: type, name: str) -> Library:
     for base in kind.__mro__:
-        module = MODULES.get(base.__module__.partition(".")[0])
-        if module is not None:
-            library = _load(module)
+        root = _root_of(base)
+        if root == "builtins" or _is_imported(root):
+            library = _load(MODULES[root])
             if library.accepts(kind):
                 return library
             break  # the fallback would accept a MaskedArray and lose its mask
@@ -191,6 +191,16 @@ def _find(kind: type, name: str) -> Library:
         f"(numpy.ndarray, torch.Tensor or an object with the buffer protocol), but got "
         f"{kind} instead.{remedy}"
     )
+
+
+def _root_of(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
+
+
+def _is_imported(root: str) -> bool:
+    """Return whether the program has imported the array library `root`."""
+    module = sys.modules.get(root)  # None: nothing, or a blocked import
+    return root in MODULES and hasattr(module, _CLASSES.get(root, "__file__"))
 
 
 def _load(module: str) -> Library:

@@ -192,6 +192,19 @@ def _reduce_untyped(storage: Any) -> Any:
     return _untyped_storage, (pickle.PickleBuffer(memory.numpy()),)
 
 
+def _reduce_tensor(tensor: Any) -> Any:
+    """Reduce a tensor as torch does, but so that one of any dtype can be read again.
+
+    For a dtype that has no typed storage (8-bit floats, unsigned integers) torch passes
+    the untyped one, and yet reads a typed one, as `torch.load` gives it.
+    """
+    restore, arguments, *state = tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    storage, *rest = arguments or [None]
+    if restore is _restore_untyped and isinstance(storage, _torch.UntypedStorage):
+        arguments = (_typed_storage(storage, _torch.uint8), *rest)
+    return restore, arguments, *state
+
+
 def _typed_storage(untyped: Any, dtype: Any) -> Any:
     return _torch.storage.TypedStorage(
         wrap_storage=untyped, dtype=dtype, _internal=True
@@ -207,9 +220,12 @@ def _untyped_storage(memory: Any) -> Any:
 RESTORERS = (_typed_storage, _untyped_storage)
 """The functions that these pickles name beside torch's own."""
 
+_restore_untyped = getattr(_torch._utils, "_rebuild_tensor_v3", None)
+
 # torch itself pickles tensors with all their attributes: views of one storage, grad,
-# hooks, classes. It would copy their storages, so only these are reduced here.
+# hooks, classes. It would copy their storages, so these are reduced here.
 reducers: dict[type, Callable[[Any], Any]] = {
+    _torch.Tensor: _reduce_tensor,
     _torch.UntypedStorage: _reduce_untyped,
     _torch.storage.TypedStorage: _reduce_typed,
 }

@@ -61,7 +61,7 @@ def set_state(made: Any, state: Any) -> bool:
 
 def allowed_by_user() -> dict[str, Any]:
     """What the program gave to `torch.serialization.add_safe_globals`, by full path."""
-    if sys.modules.get("torch") is None:
+    if sys.modules.get("torch.serialization") is None:
         return {}
     library = importlib.import_module("allhands.arrays._torch_loading")
     return cast("dict[str, Any]", library.allowed_by_user())

@@ -27,9 +27,9 @@ def record_comm(name: str) -> Iterator[None]:
         ```
     """
     with ExitStack() as stack:
-        torch: Any = sys.modules.get("torch")
-        if torch is not None:
-            stack.enter_context(torch.profiler.record_function(name))
+        profiler: Any = sys.modules.get("torch.profiler")
+        if profiler is not None:
+            stack.enter_context(profiler.record_function(name))
         try:
             yield
         except DistError as error:

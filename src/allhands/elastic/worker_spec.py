@@ -155,7 +155,7 @@ class WorkerSpec:
 
     def dump_file(self, attempt: int) -> str:
         """The file with all of them: `<run-id>_attempt_<n>.json` beside `dumps`."""
-        name = f"{quote(self.run_id, safe='')}_attempt_{attempt}"
+        name = f"{self._run_name}_attempt_{attempt}"
         if self.node_ranks.num_nodes > 1:
             name += f"_node_{self.node_ranks.node}"
         return os.path.join(os.path.dirname(self.dumps), f"{name}.json")
@@ -166,8 +166,20 @@ class WorkerSpec:
         return os.path.join(self._log_folder(attempt), name)
 
     def log_directory(self, local_rank: int, attempt: int) -> str:
-        """Folder of one rank's log files: `<log-dir>/<run-id>/attempt_<n>/<rank>`."""
+        """Folder of one rank's log files: `<log-dir>/<run-id>/attempt_<n>/<rank>`.
+
+        Characters of the run's id other than letters, digits and `_.-~` are escaped as
+        in a URL.
+        """
         return os.path.join(self._log_folder(attempt), str(local_rank))
 
     def _log_folder(self, attempt: int) -> str:
-        return os.path.join(self.logs.log_dir or "", self.run_id, f"attempt_{attempt}")
+        return os.path.join(
+            self.logs.log_dir or "", self._run_name, f"attempt_{attempt}"
+        )
+
+    @property
+    def _run_name(self) -> str:
+        """The run's id as one part of a path: `/` and `..` lead nowhere else."""
+        name = quote(self.run_id, safe="")
+        return name if name.strip(".") else name.replace(".", "%2E")

@@ -3,6 +3,7 @@
 import importlib
 import sys
 import textwrap
+import types
 
 import numpy as np
 import pytest
@@ -108,3 +109,26 @@ def test_one_file_and_one_row_are_a_library(size, columns):
     assert set(columns.accepted) == {columns.Column}
     assert len(columns.accepted) <= size
     assert arrays.device_of(columns.Column(np.zeros(1))) == "cpu"
+
+
+@pytest.mark.parametrize("name", ["torch", "cupy"])
+def test_a_programs_own_module_is_no_library(name, monkeypatch):
+    """One that has a library's name, as a file beside the program may."""
+    own = types.ModuleType(name)
+    own.__file__ = f"{name}.py"
+    own.Table = type("Table", (), {"__module__": name})
+    for each in [each for each in sys.modules if each.partition(".")[0] == name]:
+        monkeypatch.delitem(sys.modules, each)
+    monkeypatch.setitem(sys.modules, name, own)
+    monkeypatch.setattr(arrays, "_libraries", {})
+    monkeypatch.delitem(sys.modules, MODULES[name], raising=False)
+
+    def body(rank):
+        with pytest.raises(TypeError, match=f"{name}.Table"):
+            dist.all_reduce(own.Table())
+        with dist.record_comm("region"):
+            objects = [None]
+            dist.all_gather_object(objects, np.arange(3))
+        return objects[0].tolist()
+
+    assert run_ranks(1, body) == [[0, 1, 2]]

@@ -55,3 +55,18 @@ def test_modules_that_are_loaded_for_all_ranks_see_all_gpus_of_the_launcher():
 
 def test_log_directory():
     assert SPEC.log_directory(3, 1) == "/logs/id/attempt_1/3"
+
+
+@pytest.mark.parametrize(
+    ("run_id", "name"),
+    [
+        ("/etc/x", "%2Fetc%2Fx"),
+        ("..", "%2E%2E"),
+        ("a/../../b", "a%2F..%2F..%2Fb"),
+        ("a.b-1 %", "a.b-1%20%25"),
+    ],
+)
+def test_no_id_of_a_run_leads_out_of_the_folder(run_id, name):
+    job = replace(SPEC, run_id=run_id, dumps="/dumps/own")
+    assert job.log_directory(3, 1) == f"/logs/{name}/attempt_1/3"
+    assert job.dump_file(1) == f"/dumps/{name}_attempt_1.json"

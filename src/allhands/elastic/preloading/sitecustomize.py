@@ -180,8 +180,8 @@ def _draw_new_seeds() -> None:
     """Give new seeds to the generators that Python does not seed after a fork."""
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
-    if "torch" in sys.modules:
-        sys.modules["torch"].default_generator.seed()
+    if "torch.random" in sys.modules:
+        sys.modules["torch.random"].default_generator.seed()
 
 
 def _answer_signals() -> None:
