@@ -93,7 +93,8 @@ class BackendConfig:
 def asked_for(backend: str) -> Asked:
     """Return what a rank that passes `backend` tells the others, in one form for all.
 
-    "cuda:nccl,cpu:native" is the same as "cpu:native,cuda:nccl".
+    "cuda:nccl,cpu:native" is the same as "cpu:native,cuda:nccl", and "cpu:native" the
+    same as "native": a call for a device that this rank does not serve fails here.
     """
     name = Backend(backend)
     if name == Backend.UNDEFINED:
@@ -102,8 +103,8 @@ def asked_for(backend: str) -> Asked:
     engines = {device: engine_of(each) for device, each in sorted(devices.items())}
     text = ",".join(f"{device}:{engine}" for device, engine in engines.items())
     [engine, *others] = set(engines.values())
-    if not others and set(engines) == set(Backend.backend_capability[engine]):
-        text = engine
+    if not others and min(engines) == min(Backend.backend_capability[engine]):
+        text = engine  # they meet, whatever other devices it serves
     usual = Backend.default_device_backend_map
     is_usual = all(
         engine in (Backend.NATIVE, usual.get(device))

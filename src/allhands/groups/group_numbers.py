@@ -14,6 +14,7 @@ class GroupNumbers:
     def __init__(self) -> None:
         self._num_named = 1  # "0" is the world
         self._num_alike: Counter[tuple[int, ...]] = Counter()
+        self._refused: tuple[object, str, int] | None = None
 
     def next_name(self) -> str:
         """Return the next of the names "1", "2", ..., which all ranks count alike."""
@@ -38,6 +39,19 @@ class GroupNumbers:
     def take_back_alike(self, ranks: Iterable[int]) -> None:
         """Undo the last `count_alike` of these ranks, whose group was not made."""
         self._num_alike[tuple(ranks)] -= 1
+
+    def note_refused(self, call: object, name: str, num_alike: int) -> None:
+        """Keep the numbers of the last call, whose group this rank did not make."""
+        self._refused = call, name, num_alike
+
+    def take_refused(self, call: object) -> tuple[str, int] | None:
+        """Return the numbers of the call before, if it was the same and was refused.
+
+        Other ranks may have made that group, and this rank now makes it, too. Any other
+        call gets numbers of its own: all ranks may have refused the one before.
+        """
+        refused, self._refused = self._refused, None
+        return refused[1:] if refused is not None and refused[0] == call else None
 
     def num_alike(self, ranks: Iterable[int]) -> int:
         """Return the number of groups of these ranks."""

@@ -316,13 +316,20 @@ def make_group(
     members = check_members(ranks, whole.size(), sort_ranks)
     limit = _limit(timeout, whole.timeout)
     backend = backend or whole.backend
-    BackendConfig(backend)  # refuses unknown backends
-    if use_local_synchronization:
+    asked = asked_for(backend)  # refuses unknown backends
+    # The ranks have agreed on that of the world, whatever they call it.
+    named = "" if asked == asked_for(whole.backend) else asked.backend
+    call = members, named, group_desc, use_local_synchronization
+    refused = world.numbers.take_refused(call)
+    name: str | None
+    if refused is not None:
+        name, num_alike = refused
+    elif use_local_synchronization:
         num_alike = world.numbers.count_alike(members)
-        name: str | None = f"{hashed(members)}:{num_alike}"
+        name = f"{hashed(members)}:{num_alike}"
     else:
         with world.carrying_out(whole.group_name, "new_group"):
-            name = name_in_order(members, backend.lower(), group_desc)
+            name = name_in_order(members, named, group_desc)
         num_alike = world.numbers.count_alike(members)
     if name is None or whole.rank() not in members:
         return None if use_local_synchronization else NON_GROUP_MEMBER
@@ -338,10 +345,8 @@ def make_group(
             device_id=device_id,
             parent=parent,
         )
-    except (TypeError, ValueError):  # an argument of this rank: the call does not count
-        world.numbers.take_back_alike(members)
-        if not use_local_synchronization:
-            world.numbers.take_back_name()
+    except (TypeError, ValueError):  # an argument of this rank, which may call again
+        world.numbers.note_refused(call, name, num_alike)
         raise
 
 

@@ -419,7 +419,8 @@ def _make_group(
     A backend may also make the whole group, which then serves every device.
     """
     by_name: dict[str, Communicator] = {}
-    devices = config.get_device_backend_map()
+    # In one order on all ranks: some backends wait for all members as they are made.
+    devices = dict(sorted(config.get_device_backend_map().items()))
     is_real = Backend.FAKE not in devices.values()
     of_cpu = devices[config.usual_device_type] if is_real else None
     for device, name in devices.items():

@@ -62,11 +62,12 @@ class _Call(NamedTuple):
     rank: int
     members: list[int]
     backend: str
+    """Empty if it is that of the world."""
     group_desc: str | None
 
     def __str__(self) -> str:
         more = "" if self.group_desc is None else f", group_desc={self.group_desc!r}"
-        if self.backend != default_group().backend:
+        if self.backend:
             more += f", backend={self.backend!r}"
         return f"new_group({in_ranges(self.members)}{more})"
 
@@ -75,6 +76,8 @@ def name_in_order(
     members: list[int], backend: str, group_desc: str | None
 ) -> str | None:
     """Return the name of the group that every rank of the world now makes: its number.
+
+    `backend` is in the form of `asked_for`, empty if it is that of the world.
 
     Returns None if the call does not count, which only happens outside the group.
 
@@ -220,7 +223,8 @@ def _break_off(name: str, call: _Call, reason: str) -> None:
         num_alike=world.numbers.num_alike(call.members),
         roster=world.roster,
     )
-    for engine, device in _engines_of(call.backend).items():
+    backend = call.backend or default_group().backend
+    for engine, device in _engines_of(backend).items():
         if engine == Backend.NATIVE:
             communicator = make_communicator(engine, options, None)
             communicator.disagree(reason)
@@ -232,8 +236,13 @@ def _break_off(name: str, call: _Call, reason: str) -> None:
 
 
 def _engines_of(backend: str) -> dict[str, str]:
-    """Return each engine of a group of `backend`, with the first device it serves."""
+    """Return each engine of a group of `backend`, with the first device it serves.
+
+    There is none if only other ranks have registered the backend.
+    """
     engines: dict[str, str] = {}
-    for device, name in BackendConfig(backend).get_device_backend_map().items():
-        engines.setdefault(engine_of(name), device)
+    with suppress(AssertionError, RuntimeError, ValueError):
+        devices = BackendConfig(backend).get_device_backend_map()
+        for device, name in sorted(devices.items()):
+            engines.setdefault(engine_of(name), device)
     return engines

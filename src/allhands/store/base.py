@@ -268,7 +268,8 @@ class Store:
                 f"{place + 1} of {world_size} had come before this caller waited"
             ) from error
         except BaseException:  # of a signal's handler, or a rank has died
-            self.add(members, _ABANDONED)
+            with suppress(RuntimeError):  # the store may have gone with that rank
+                self.add(members, _ABANDONED)
             raise
 
     def clone(self) -> Store:

@@ -11,6 +11,7 @@ import pytest
 
 import allhands as dist
 from allhands.groups import agreed_calls
+from allhands.store import HashStore
 from harness.pace import patient
 from harness.ranks import LIMIT, outcomes, run_ranks
 from harness.stores import DictStore
@@ -140,6 +141,47 @@ def test_a_call_that_one_rank_refused_can_be_made_again(make):
             assert total(group) == 1
 
     run_ranks(2, body)
+
+
+def test_a_call_that_all_its_ranks_refused_counts():
+    """They go on, as ranks do that are outside its group and refused nothing."""
+
+    def body(rank):
+        with pytest.raises(TypeError) if rank < 2 else contextlib.nullcontext():
+            dist.new_group([0, 1], pg_options=object())
+        group = dist.new_group([0, 1], group_desc="other")
+        return dist.GroupMember.NON_GROUP_MEMBER if rank == 2 else total(group)
+
+    assert run_ranks(3, body)[:2] == [1, 1]
+
+
+def test_a_backend_that_only_another_rank_knows():
+    store = DictStore()
+
+    def body(rank):
+        dist.init_process_group(store=store, rank=rank, world_size=2)
+        dist.new_group()
+        dist.barrier()
+        if rank == 0:
+            [key] = [key for key in store.list_keys() if re.search("groups/.*/1$", key)]
+            store.set(key[:-1] + "2", '[[0, [0, 1], "theirs", null]]')
+        dist.barrier()
+        with pytest.raises(Mismatch, match=r"\[0, 1\], backend='theirs'"):
+            dist.new_group()
+        assert total(dist.new_group()) == 1
+
+    run_ranks(2, body, init=False)
+
+
+def test_ranks_that_call_the_backend_of_the_world_otherwise():
+    store = HashStore()
+
+    def body(rank):
+        backend = [None, "native", "cpu:native"][rank]
+        dist.init_process_group(backend, store=store, rank=rank, world_size=3)
+        assert total(dist.new_group()) == 3
+
+    run_ranks(3, body, init=False)
 
 
 def test_later_calls_succeed():

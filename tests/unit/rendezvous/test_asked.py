@@ -21,7 +21,8 @@ from harness.ranks import LIMIT, outcomes
         ("NATIVE", "native", True),
         ("cpu:native,cuda:native", "native", True),
         ("cuda:nccl,cpu:native", "cpu:native,cuda:nccl", True),
-        ("cpu:native", "cpu:native", True),
+        ("cpu:native", "native", True),
+        ("cuda:native", "cuda:native", True),
         ("gloo", "gloo", False),
         ("cpu:gloo,cuda:nccl", "cpu:gloo,cuda:nccl", False),
     ],
@@ -103,8 +104,8 @@ def test_ranks_may_ask_again_for_the_same():
         def init(backend):
             dist.init_process_group(backend, store=store, rank=rank, world_size=2)
 
-        with pytest.raises(ValueError, match="rank 0 for 'cpu:native', rank 1 for 'n"):
-            init("native" if rank else "cpu:native")
+        with pytest.raises(ValueError, match="rank 0 for 'cuda:native', rank 1 for 'n"):
+            init("native" if rank else "cuda:native")
         assert not dist.is_initialized()
         init(None if rank else "native")
         dist.barrier()
