@@ -77,12 +77,41 @@ void test_lists(int size, const std::vector<std::size_t>& counts) {
   });
 }
 
-void test_a_list_may_share_memory() {
-  run_arenas(3, [](Arena& arena) {
-    std::vector<float> data(4, 1);
+// One slot, and many chunks. On one rank only; the others' arrays are apart.
+void test_a_list_may_share_memory(std::size_t length) {
+  run_arenas(3, [&](Arena& arena) {
+    const bool shares = arena.rank() == 1;
+    const std::size_t step = shares ? length / 3 : length;
+    std::vector<float> data(2 * step + length, 1);
     const Buffer all = buffer_of(data);
-    call(arena, all_reduce_coalesced({all.slice(0, 3), all.slice(1, 3), all}), soon());
-    CHECK(data == std::vector<float>(4, 3));
+    call(arena,
+         all_reduce_coalesced({all.slice(0, length), all.slice(step, length),
+                               all.slice(2 * step, length)}),
+         soon());
+    CHECK(data == std::vector<float>(data.size(), 3));
+  });
+}
+
+// Arrays that end within a block, of any layout.
+void test_a_list_of_many_layouts(int size) {
+  run_arenas(size, [&](Arena& arena) {
+    std::vector<std::vector<float>> data;
+    std::vector<Buffer> list;
+    for (std::size_t i = 0; i < 150; ++i) {
+      data.push_back(values(arena.rank(), 2 * 97 * i));
+      list.push_back(buffer_of(data.back()));
+      if (i % 3 != 0) continue;
+      const auto half = static_cast<std::int64_t>(97 * i);
+      list.back().count = 97 * i;
+      list.back().dimensions = {{half, std::int64_t{2 * sizeof(float)}}};
+    }
+    call(arena, all_reduce_coalesced(list), soon());
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      std::vector<float> expected = sums(size, data[i].size());
+      for (std::size_t k = 1; i % 3 == 0 && k < expected.size(); k += 2)
+        expected[k] = value(arena.rank(), k);
+      CHECK(data[i] == expected);
+    }
   });
 }
 
@@ -113,8 +142,9 @@ int main() {
     test_lists(size, {2, 0, 3});
     test_lists(size, {70000, 1, 200000});
     test_lists(size, {});
+    test_a_list_of_many_layouts(size);
   }
   test_scan_refuses_arrays_that_overlap_partly();
-  test_a_list_may_share_memory();
+  for (const std::size_t length : {3, 600'000}) test_a_list_may_share_memory(length);
   test_lists_of_other_sizes_are_a_mismatch();
 }

@@ -3,6 +3,8 @@
 // chunk and publishes the result, then each rank that needs the result copies the other
 // parts out (reduce-scatter and all-gather, or gather, fused). Each element is reduced
 // in rank order either way, so the bits do not depend on the size of the message.
+#include "allhands/arena/all_reduce.hpp"
+
 #include <algorithm>
 #include <cstring>
 
@@ -11,7 +13,6 @@
 #include "allhands/arena/reduction.hpp"
 #include "allhands/arena/rounds.hpp"
 #include "allhands/arena/single_copy.hpp"
-#include "allhands/kernels/pack.hpp"
 
 namespace allhands {
 namespace {
@@ -25,24 +26,29 @@ constexpr std::size_t kBlock = std::size_t{8} << 10;
 
 class AllReduce {
  public:
-  // `output` null: this rank helps but needs no result. `is_for_one`: one rank does.
-  AllReduce(Arena& arena, const Buffer* output, const Buffer& input, ReduceOp op,
-            bool is_for_one)
+  // `output` of no arrays: this rank helps but needs no result. `is_for_one`: one rank
+  // does.
+  AllReduce(Arena& arena, Buffers output, Buffers input, ReduceOp op, bool is_for_one)
       : arena_(arena),
         output_(output),
         is_for_one_(is_for_one),
         input_(input),
-        element_(size_of(input.dtype)),
-        reduction_(arena, input.dtype, op) {}
+        element_(size_of(input_.dtype())),
+        reduction_(arena, input_.dtype(), op) {}
 
   // Runs in one phase, in which every rank reduces all of it, or in two.
   void run(const Ways& ways) {
     if (ways.may(Way::Tree) && input_.num_bytes() <= kInlineBytes) return run_in_tree();
     if (!ways.may(Way::OnePhase)) return run_two_phases();
     arena_.enter([&] { stage_all(); });
-    if (output_ == nullptr) return;
+    if (output_.arrays().empty()) return;
     set_staged_sources();
-    reduction_.run(*output_, 0, output_->count);
+    if (output_.arrays().size() == 1)
+      return reduction_.run(output_.arrays().front(), 0, output_.count());
+    // One reduction for all of many small arrays.
+    std::byte* const result = arena_.scratch(output_.num_bytes());
+    reduction_.run(result, output_.count());
+    output_.unpack(result, 0, output_.count());
   }
 
  private:
@@ -51,14 +57,14 @@ class AllReduce {
         arena_.enter_for_result([&] { stage_all(); },
                                 [&](std::byte* to) {
                                   set_staged_sources();
-                                  reduction_.run(to, input_.count);
+                                  reduction_.run(to, input_.count());
                                 });
-    unpack(result, *output_, 0, output_->count);
+    output_.unpack(result, 0, output_.count());
   }
 
   void stage_all() {
     std::byte* const to = arena_.staging(arena_.rank(), 0, input_.num_bytes());
-    pack(input_, 0, input_.count, to);
+    input_.pack(0, input_.count(), to);
   }
 
   void set_staged_sources() {
@@ -73,7 +79,7 @@ class AllReduce {
     const auto size = static_cast<std::size_t>(arena_.size());
     share_ = round_down(arena_.chunk_bytes() / element_ / size);
     chunk_ = share_ * size;
-    const std::size_t chunks = Cut{input_.count, chunk_}.rounds();
+    const std::size_t chunks = Cut{input_.count(), chunk_}.rounds();
     arena_.enter([this] { stage(0); });
     arena_.use_chunks(chunks);
     for (std::size_t i = 0; i < chunks; ++i) {
@@ -96,7 +102,7 @@ class AllReduce {
   // The part of chunk i that `rank` reduces. It has a fixed place in every slot, even
   // if the last chunk is shorter; see run_two_phases.
   Part part(std::size_t i, int rank) const {
-    const Cut chunks = {input_.count, chunk_};
+    const Cut chunks = {input_.count(), chunk_};
     const std::size_t length = chunks.length(i);
     const auto size = static_cast<std::size_t>(arena_.size());
     const std::size_t share = round_down((length + size - 1) / size + line() - 1);
@@ -125,7 +131,7 @@ class AllReduce {
     for (int owner = 0; owner < arena_.size(); ++owner) {
       if (owner == arena_.rank()) continue;
       const Part p = part(i, owner);
-      pack(input_, p.in_array, p.length, staged(i, arena_.rank(), p));
+      input_.pack(p.in_array, p.length, staged(i, arena_.rank(), p));
     }
   }
 
@@ -143,23 +149,19 @@ class AllReduce {
   void reduce_block(std::size_t i, const Part& block) {
     for (int rank = 0; rank < arena_.size(); ++rank)
       reduction_.source(rank) = staged(i, rank, block);
-    if (input_.is_contiguous())
-      reduction_.source(arena_.rank()) = in(input_, block);
+    if (const std::byte* const own = input_.contiguous(block.in_array, block.length))
+      reduction_.source(arena_.rank()) = own;
     else
-      pack(input_, block.in_array, block.length, staged(i, arena_.rank(), block));
-    std::byte* result = result_of(i, arena_.rank(), block);
-    if (output_ != nullptr && output_->is_contiguous()) {
-      reduction_.run(in(*output_, block), block.length);
-      if (!is_for_one_)
-        std::memcpy(result, in(*output_, block), block.length * element_);
+      input_.pack(block.in_array, block.length, staged(i, arena_.rank(), block));
+    std::byte* const result = result_of(i, arena_.rank(), block);
+    if (std::byte* const own = output_.contiguous(block.in_array, block.length)) {
+      reduction_.run(own, block.length);
+      if (!is_for_one_) std::memcpy(result, own, block.length * element_);
     } else {
       reduction_.run(result, block.length);
-      if (output_ != nullptr) unpack(result, *output_, block.in_array, block.length);
+      if (!output_.arrays().empty())
+        output_.unpack(result, block.in_array, block.length);
     }
-  }
-
-  std::byte* in(const Buffer& contiguous, const Part& part) const {
-    return contiguous.at_byte(part.in_array * element_);
   }
 
   void copy_out(std::size_t i, std::uint32_t reduced) {
@@ -167,15 +169,15 @@ class AllReduce {
       const int owner = (arena_.rank() + step) % arena_.size();
       const Part p = part(i, owner);
       arena_.wait(owner, reduced);
-      if (output_ != nullptr)
-        unpack(result_of(i, owner, p), *output_, p.in_array, p.length);
+      if (!output_.arrays().empty())
+        output_.unpack(result_of(i, owner, p), p.in_array, p.length);
     }
   }
 
   Arena& arena_;
-  const Buffer* const output_;
+  const Row output_;
   const bool is_for_one_;
-  const Buffer& input_;
+  const Row input_;
   const std::size_t element_;
   Reduction reduction_;
   std::size_t share_ = 0;  // elements of a whole chunk that one rank reduces
@@ -208,18 +210,23 @@ void all_reduce(Arena& arena, const Ways& ways, const Operation& operation) {
   const Buffer &output = operation.output, &input = operation.input;
   const ReduceOp op = operation.reduce_op;
   if (single_copy::all_reduce(arena, ways, output, input, op)) return;
-  AllReduce(arena, &output, input, op, false).run(ways);
+  AllReduce(arena, {&output, 1}, {&input, 1}, op, false).run(ways);
 }
 
 void reduce(Arena& arena, const Ways& ways, const Operation& operation) {
   const Buffer& buffer = operation.input;
   const ReduceOp op = operation.reduce_op;
   if (single_copy::reduce(arena, ways, buffer, operation.root, op)) return;
-  const Buffer* output = arena.rank() == operation.root ? &buffer : nullptr;
-  AllReduce(arena, output, buffer, op, true).run(ways);
+  const Buffers whole(&buffer, 1);
+  AllReduce(arena, whole.first(arena.rank() == operation.root ? 1 : 0), whole, op, true)
+      .run(ways);
 }
 
 }  // namespace
+
+void all_reduce_row(Arena& arena, const Ways& ways, Buffers list, ReduceOp op) {
+  AllReduce(arena, list, list, op, false).run(ways);
+}
 
 const Collective kAllReduce = {
     .op = Op::AllReduce,

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "allhands/arena/all_reduce.hpp"
 #include "allhands/arena/checks.hpp"
 #include "allhands/arena/collectives.hpp"
 #include "allhands/arena/parts.hpp"
@@ -11,6 +12,7 @@
 #include "allhands/arena/rounds.hpp"
 #include "allhands/arena/row.hpp"
 #include "allhands/base/error.hpp"
+#include "allhands/base/extent.hpp"
 
 namespace allhands {
 namespace {
@@ -82,24 +84,17 @@ std::size_t all_reduce_bytes(const Operation& operation) {
   return num_bytes(operation.inputs);
 }
 
-// Uses memory of its own and first copies all inputs there, since they may share
-// elements.
+// Arrays that share elements must all be read before any is written.
 void all_reduce(Arena& arena, const Ways& ways, const Operation& operation) {
   const std::vector<Buffer> list = in_common_dtype(operation.inputs);
-  Buffer all = {.data = nullptr,
-                .dtype = dtype_of(list),
-                .count = count_of(list),
-                .dimensions = {}};
-  const auto memory = std::make_unique_for_overwrite<std::byte[]>(all.num_bytes());
-  all.data = memory.get();
-  pack_row(list, 0, all.count, memory.get());
-  Operation one = {.collective = &kAllReduce,
-                   .reduce_op = operation.reduce_op,
-                   .factor = operation.factor,
-                   .output = all,
-                   .input = all};
-  kAllReduce.run(arena, ways, one);
-  unpack_row(memory.get(), list, 0, all.count, Stores::Cached);
+  if (!ways.may(Way::Slots) || are_apart(list))
+    return all_reduce_row(arena, ways, list, operation.reduce_op);
+  const Row row(list);
+  const auto memory = std::make_unique_for_overwrite<std::byte[]>(row.num_bytes());
+  const Buffer copy = {memory.get(), row.dtype(), row.count(), {}, 0};
+  row.pack(0, row.count(), memory.get());
+  all_reduce_row(arena, ways, {&copy, 1}, operation.reduce_op);
+  row.unpack(memory.get(), 0, row.count());
 }
 
 // --- all_gather ---
@@ -118,21 +113,23 @@ void check_all_gather(const Operation& operation, int, int size) {
 
 void all_gather(Arena& arena, const Ways& ways, const Operation& operation) {
   const std::vector<Buffer>& inputs = operation.inputs;
-  const std::size_t element = size_of(dtype_of(inputs));
-  const Cut cut = {count_of(inputs), arena.chunk_bytes() / element};
+  const Row own(inputs);
+  std::vector<Row> rows;
+  for (int rank = 0; rank < arena.size(); ++rank)
+    rows.emplace_back(part_of(operation.outputs, rank, inputs.size()));
+  const std::size_t element = size_of(own.dtype());
+  const Cut cut = {own.count(), arena.chunk_bytes() / element};
   const std::size_t bytes = cut.count * element;
   run_rounds(
       arena, cut.rounds(),
       [&](std::size_t i) {
-        pack_row(inputs, cut.begin(i), cut.length(i),
-                 arena.staging(arena.rank(), i, bytes));
+        own.pack(cut.begin(i), cut.length(i), arena.staging(arena.rank(), i, bytes));
       },
       [&](std::size_t i) {
         for (int step = 0; step < arena.size(); ++step) {
           const int rank = (arena.rank() + step) % arena.size();  // spread the readers
-          unpack_row(arena.staging(rank, i, bytes),
-                     part_of(operation.outputs, rank, inputs.size()), cut.begin(i),
-                     cut.length(i), ways.stores);
+          rows[static_cast<std::size_t>(rank)].unpack(
+              arena.staging(rank, i, bytes), cut.begin(i), cut.length(i), ways.stores);
         }
       });
 }
@@ -155,24 +152,26 @@ void check_reduce_scatter(const Operation& operation, int, int size) {
 
 void reduce_scatter(Arena& arena, const Ways& ways, const Operation& operation) {
   const std::vector<Buffer>& outputs = operation.outputs;
-  const DType dtype = dtype_of(outputs);
-  const std::size_t count = count_of(outputs);
-  const Parts parts(arena, dtype, count);
-  const Cut cut = {count, parts.most()};
-  Reduction reduction(arena, dtype, operation.reduce_op);
-  std::byte* const result = arena.scratch(parts.most() * size_of(dtype));
+  const Row output(outputs);
+  std::vector<Row> inputs;
+  for (int rank = 0; rank < arena.size(); ++rank)
+    inputs.emplace_back(part_of(operation.inputs, rank, outputs.size()));
+  const Parts parts(arena, output.dtype(), output.count());
+  const Cut cut = {output.count(), parts.most()};
+  Reduction reduction(arena, output.dtype(), operation.reduce_op);
+  std::byte* const result = arena.scratch(parts.most() * size_of(output.dtype()));
   run_rounds(
       arena, cut.rounds(),
       [&](std::size_t i) {
         for (int rank = 0; rank < arena.size(); ++rank)
-          pack_row(part_of(operation.inputs, rank, outputs.size()), cut.begin(i),
-                   cut.length(i), parts.at(arena.rank(), i, rank));
+          inputs[static_cast<std::size_t>(rank)].pack(cut.begin(i), cut.length(i),
+                                                      parts.at(arena.rank(), i, rank));
       },
       [&](std::size_t i) {
         for (int rank = 0; rank < arena.size(); ++rank)
           reduction.source(rank) = parts.at(rank, i, arena.rank());
         reduction.run(result, cut.length(i));
-        unpack_row(result, outputs, cut.begin(i), cut.length(i), ways.stores);
+        output.unpack(result, cut.begin(i), cut.length(i), ways.stores);
       });
 }
 
@@ -182,7 +181,6 @@ const Collective kAllReduceCoalesced = {
     .op = Op::AllReduceCoalesced,
     .name = "all_reduce_coalesced",
     .is_reduction = true,
-    .goes_as = Op::AllReduce,
     .check = check_all_reduce,
     .descriptor =
         [](const Operation& operation) {

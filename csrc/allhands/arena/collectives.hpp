@@ -49,8 +49,6 @@ struct Collective {
   Op op;
   const char* name;   // torch.distributed's, or MPI's
   bool is_reduction;  // it has a ReduceOp, and perhaps a factor
-  // Ways are chosen as for this collective; None: as for itself.
-  Op goes_as = Op::None;
   // Throws Value, Type or Unsupported naming what is wrong.
   void (*check)(const Operation&, int rank, int size);
   // What the ranks must agree on.

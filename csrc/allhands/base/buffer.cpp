@@ -1,29 +1,12 @@
 #include "allhands/base/buffer.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 
+#include "allhands/base/extent.hpp"
+
 namespace allhands {
-namespace {
-
-struct Extent {
-  std::intptr_t begin;
-  std::intptr_t end;
-};
-
-Extent extent_of(const Buffer& buffer) {
-  const auto at = reinterpret_cast<std::intptr_t>(buffer.data);
-  if (buffer.is_contiguous())
-    return {at, at + static_cast<std::intptr_t>(buffer.num_bytes())};
-  Extent extent = {at, at + static_cast<std::intptr_t>(size_of(buffer.dtype))};
-  for (const Dimension& dimension : buffer.dimensions) {
-    const std::int64_t reach = (dimension.size - 1) * dimension.stride;
-    (reach < 0 ? extent.begin : extent.end) += reach;
-  }
-  return extent;
-}
-
-}  // namespace
 
 Buffer view_as_real(Buffer buffer) {
   if (!is_complex(buffer.dtype)) return buffer;

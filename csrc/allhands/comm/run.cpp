@@ -32,8 +32,7 @@ void run(Arena& arena, std::uint64_t sequence, const Operation& operation,
 
 Ways ways_of(const Operation& operation, const Arena& arena) {
   const Collective& collective = *operation.collective;
-  const Op op = collective.goes_as == Op::None ? collective.op : collective.goes_as;
-  Ways ways = select({op, collective.bytes(operation), arena.size(),
+  Ways ways = select({collective.op, collective.bytes(operation), arena.size(),
                       arena.can_read_peers(), arena.shared_arrays()->is_used()},
                      arena.tuning());
   const std::size_t written =

@@ -14,6 +14,10 @@ constexpr auto kIsMapped = [](const Case& c, const Tuning& t) {
   return c.has_shared_arrays && c.bytes >= t.direct_bytes;
 };
 
+constexpr auto kIsPassedDown = [](const Case& c, const Tuning& t) {
+  return c.bytes <= kInlineBytes && t.are_many(c.ranks);
+};
+
 constexpr auto kIsReduced = [](const Case& c, const Tuning& t) {
   return c.all() <= t.one_phase_bytes;
 };
@@ -23,6 +27,9 @@ bool is_read(const Case& c, std::size_t bytes, std::uint64_t least) {
 }
 
 constexpr char kMapped[] = "shared arrays need no staging, once they repay a meeting";
+constexpr char kTree[] =
+    "one of many ranks reduces: the others get the result with the word that all are "
+    "here";
 constexpr char kOnePhase[] = "small inputs: reducing all of them beats a second phase";
 constexpr char kSlots[] = "through the slots, which stay in the caches";
 
@@ -35,14 +42,13 @@ constexpr WayChoice kChoices[] = {
      },
      "inputs and results are read where they lie: slots of this size exceed the "
      "caches"},
-    {Op::AllReduce, Way::Tree,
-     [](const Case& c, const Tuning& t) {
-       return c.bytes <= kInlineBytes && t.are_many(c.ranks);
-     },
-     "one of many ranks reduces: the others get the result with the word that all are "
-     "here"},
+    {Op::AllReduce, Way::Tree, kIsPassedDown, kTree},
     {Op::AllReduce, Way::OnePhase, kIsReduced, kOnePhase},
     {Op::AllReduce, Way::Slots, kAlways, kSlots},
+
+    {Op::AllReduceCoalesced, Way::Tree, kIsPassedDown, kTree},
+    {Op::AllReduceCoalesced, Way::OnePhase, kIsReduced, kOnePhase},
+    {Op::AllReduceCoalesced, Way::Slots, kAlways, kSlots},
 
     {Op::Reduce, Way::Mapped, kIsMapped, kMapped},
     {Op::Reduce, Way::OnePhase, kIsReduced, kOnePhase},

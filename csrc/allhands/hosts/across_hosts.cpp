@@ -9,7 +9,8 @@ namespace allhands {
 
 void AcrossHosts::run(std::uint64_t sequence, const Operation& operation,
                       const Limits& limits) {
-  const Crossing crossing = {group_, hosts_, arena_, engine_, sequence, limits};
+  const Crossing crossing = {group_,  hosts_,   arena_, engine_,
+                             memory_, sequence, limits};
   try {
     carry_out(crossing, operation);
   } catch (const Error& error) {

@@ -16,6 +16,7 @@
 #include "allhands/engine/progress_engine.hpp"
 #include "allhands/hosts/crossing.hpp"
 #include "allhands/hosts/hosts.hpp"
+#include "allhands/hosts/kept_memory.hpp"
 
 namespace allhands {
 
@@ -46,6 +47,7 @@ class AcrossHosts {
   const Hosts hosts_;
   Arena& arena_;
   ProgressEngine& engine_;
+  KeptMemory memory_;
 };
 
 }  // namespace allhands

@@ -73,7 +73,7 @@ class AllToAll {
       append(bytes, counts.data(), counts.size());
       const std::size_t at = bytes.size();
       bytes.resize(at + num_bytes(shares));
-      pack_row(shares, 0, count_of(shares), bytes.data() + at);
+      Row(shares).pack(0, count_of(shares), bytes.data() + at);
     }
     return agree_by_host(crossing_, descriptor(), {by_host.begin(), by_host.end()});
   }

@@ -10,6 +10,7 @@
 #include "allhands/base/wait.hpp"
 #include "allhands/engine/progress_engine.hpp"
 #include "allhands/hosts/hosts.hpp"
+#include "allhands/hosts/kept_memory.hpp"
 
 namespace allhands {
 
@@ -18,6 +19,7 @@ struct Crossing {
   const Hosts& hosts;
   Arena& arena;            // of the ranks of this host
   ProgressEngine& engine;  // to all ranks
+  KeptMemory& memory;      // for parts of large operations
   std::uint64_t sequence;
   Limits limits;
 

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstring>
 #include <deque>
-#include <memory>
 #include <utility>
 
 #include "allhands/hosts/messages.hpp"
@@ -13,16 +12,12 @@
 namespace allhands {
 namespace {
 
-// The most pieces of a ReceiveReduce that are on the way at a time. A connection holds
-// this many unread, so that no piece must be put aside.
-constexpr std::size_t kPiecesAhead = 8;
-
 // Receives and reduces the data of one step, piece by piece.
 class Stream {
  public:
   // `own` is `to` or another array of the same length.
-  Stream(Messages& messages, int from, const Buffer& own, const Buffer& to,
-         bool is_received_first, ReduceOp op)
+  Stream(Messages& messages, KeptMemory& memory, int from, const Buffer& own,
+         const Buffer& to, bool is_received_first, ReduceOp op)
       : messages_(messages),
         from_(from),
         own_(own),
@@ -30,10 +25,10 @@ class Stream {
         is_received_first_(is_received_first),
         op_(op),
         piece_(std::min(Messages::piece_of(to.dtype), to.count)),
-        memory_(std::make_unique_for_overwrite<std::byte[]>(
-            std::min(kPiecesAhead * piece_, to.count) * size_of(to.dtype))) {
+        memory_(memory.lend(std::min(Messages::kPiecesAhead * piece_, to.count) *
+                            size_of(to.dtype))) {
     if (to.count == 0) messages.receive(to, from);  // an empty message is sent too
-    while (next_ < to_.count && transfers_.size() < kPiecesAhead) post();
+    while (next_ < to_.count && transfers_.size() < Messages::kPiecesAhead) post();
   }
 
   // Waits for the next piece. Returns false if there is none.
@@ -54,10 +49,10 @@ class Stream {
 
  private:
   void post() {
-    const std::size_t slot = next_ / piece_ % kPiecesAhead;
+    const std::size_t slot = next_ / piece_ % Messages::kPiecesAhead;
     const std::size_t count = std::min(piece_, to_.count - next_);
     const Buffer place = {
-        memory_.get() + slot * piece_ * size_of(to_.dtype), to_.dtype, count, {}, 0};
+        memory_.data() + slot * piece_ * size_of(to_.dtype), to_.dtype, count, {}, 0};
     transfers_.push_back(messages_.receive_piece(place, from_));
     next_ += count;
   }
@@ -69,7 +64,7 @@ class Stream {
   const bool is_received_first_;
   const ReduceOp op_;
   const std::size_t piece_;  // elements
-  const std::unique_ptr<std::byte[]> memory_;
+  const KeptMemory::Loan memory_;
   std::size_t next_ = 0;   // the next one to post
   std::size_t taken_ = 0;  // those that were reduced
   std::deque<TransferPtr> transfers_;
@@ -86,9 +81,8 @@ class Executor {
         output_(output),
         op_(op),
         element_(size_of(input.dtype)),
-        memory_(
-            std::make_unique_for_overwrite<std::byte[]>(schedule.scratch * element_)),
-        scratch_{memory_.get(), input.dtype, schedule.scratch, {}, 0} {}
+        memory_(crossing.memory.lend(schedule.scratch * element_)),
+        scratch_{memory_.data(), input.dtype, schedule.scratch, {}, 0} {}
 
   void run(const Round& round) const {
     // Their memory must stay as long as messages may go there.
@@ -98,8 +92,8 @@ class Executor {
       if (step.kind == StepKind::Receive)
         messages.receive(at(step.to), rank_of(step));
       else if (step.kind == StepKind::ReceiveReduce)
-        streams.emplace_back(messages, rank_of(step), at(step.from), at(step.to),
-                             step.is_received_first, op_);
+        streams.emplace_back(messages, crossing_.memory, rank_of(step), at(step.from),
+                             at(step.to), step.is_received_first, op_);
     }
     for (const Step& step : round)
       if (step.kind == StepKind::Send) messages.send(at(step.from), rank_of(step));
@@ -145,7 +139,7 @@ class Executor {
   const Buffer& output_;
   const ReduceOp op_;
   const std::size_t element_;
-  const std::unique_ptr<std::byte[]> memory_;
+  const KeptMemory::Loan memory_;
   const Buffer scratch_;
 };
 

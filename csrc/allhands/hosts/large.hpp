@@ -20,6 +20,7 @@ using Factors = std::vector<Factor>;
 // equals the result of one host if no host has two ranks, or in rank order.
 void large_all_reduce(const Crossing& crossing, const Operation& operation,
                       const Factors& factors);
+// The same into the root's array alone; each slice goes to the root's host only.
 void large_reduce(const Crossing& crossing, const Operation& operation,
                   const Factors& factors);
 void large_all_reduce_coalesced(const Crossing& crossing, const Operation& operation,

@@ -1,45 +1,33 @@
-// By slices: a reduce-scatter within each host, an all_reduce of each slice between
-// hosts, an all-gather within each host. In rank order: every rank reduces a part of
-// what all ranks have, and passes the result on.
+// By slices: a reduce-scatter within each host, an all_reduce or reduce of each slice
+// between hosts, an all-gather or gather within each host. In rank order: every rank
+// reduces a part of what all ranks have, and passes the result on.
 #include <algorithm>
 #include <memory>
-#include <optional>
 
 #include "allhands/algorithms/bruck.hpp"
 #include "allhands/algorithms/choose.hpp"
 #include "allhands/algorithms/composition.hpp"
+#include "allhands/algorithms/direct.hpp"
 #include "allhands/algorithms/pairwise.hpp"
 #include "allhands/arena/collectives.hpp"
 #include "allhands/arena/row.hpp"
+#include "allhands/base/extent.hpp"
 #include "allhands/hosts/executor.hpp"
+#include "allhands/hosts/in_blocks.hpp"
 #include "allhands/hosts/large.hpp"
+#include "allhands/hosts/messages.hpp"
 #include "allhands/hosts/reduce_parts.hpp"
 #include "allhands/hosts/slices.hpp"
 
 namespace allhands {
 namespace {
 
-// A contiguous array in memory of its own, as large as another array.
-struct Copy {
-  explicit Copy(const Buffer& like)
-      : memory(std::make_unique_for_overwrite<std::byte[]>(like.num_bytes())),
-        buffer{memory.get(), like.dtype, like.count, {}, 0} {}
+// Few participants exchange everything at once.
+constexpr int kFewParticipants = 8;
 
-  std::unique_ptr<std::byte[]> memory;
-  Buffer buffer;
-};
-
-// Each part is rounded as one reduction in the order of the hosts, so that an average
-// is one of all hosts. Few participants exchange everything at once.
-Schedule schedule_of(int rank, int size, std::size_t count, std::size_t element) {
-  constexpr int kFewParticipants = 8;
-  const Task task = Task::even(TaskKind::AllReduce, size, count);
-  if (size <= kFewParticipants)
-    return all_reduce_of(rank, task.parts,
-                         pairwise_reduce_scatter(rank, task.parts, size),
-                         bruck_all_gather(rank, task.parts, std::max(size, 2)));
-  // A network of 25 Gbit/s. All participants must choose the same schedule, so no rank
-  // measures its own costs.
+// The algorithm of many participants, as if on a network of 25 Gbit/s. All must choose
+// the same one, so no rank measures its own costs.
+Schedule schedule_of_many(int rank, const Task& task, std::size_t element) {
   constexpr Costs kNetwork = {.latency = 12e-6,
                               .overhead = 2e-6,
                               .gap = 0.5e-6,
@@ -47,6 +35,31 @@ Schedule schedule_of(int rank, int size, std::size_t count, std::size_t element)
                               .per_byte_reduced = 1 / 10e9,
                               .per_byte_copied = 1 / 10e9};
   return choose(task, element, kNetwork, true).schedule(rank, task);
+}
+
+// Each part is rounded as one reduction in the order of the hosts, so that an average
+// is one of all hosts.
+Schedule all_reduce_schedule(int rank, int size, std::size_t count,
+                             std::size_t element) {
+  const Task task = Task::even(TaskKind::AllReduce, size, count);
+  if (size > kFewParticipants) return schedule_of_many(rank, task, element);
+  return all_reduce_of(rank, task.parts,
+                       pairwise_reduce_scatter(rank, task.parts, size),
+                       bruck_all_gather(rank, task.parts, std::max(size, 2)));
+}
+
+// The same for one of them. Of two participants one sends all it has.
+Schedule reduce_schedule(int rank, int size, int root, std::size_t count,
+                         std::size_t element) {
+  const Task task = Task::even(TaskKind::Reduce, size, count, root);
+  if (size > kFewParticipants) return schedule_of_many(rank, task, element);
+  if (size == 2) {
+    const std::size_t counts[] = {root == 0 ? count : 0, root == 0 ? 0 : count};
+    return pairwise_reduce_scatter(rank, Partition(counts), size);
+  }
+  return reduce_of(rank, root, task.parts,
+                   pairwise_reduce_scatter(rank, task.parts, size),
+                   direct_gather(rank, root, task.parts));
 }
 
 bool are_hosts_alike(const Hosts& hosts) {
@@ -62,10 +75,10 @@ bool depends_on_order(DType dtype, ReduceOp op) {
 
 // Whether a host must not reduce its ranks' arrays first. A host with one rank only
 // multiplies with its factor.
-bool must_be_in_rank_order(const Crossing& crossing, const Operation& operation) {
+bool must_be_in_rank_order(const Crossing& crossing, const Operation& operation,
+                           DType dtype) {
   const Hosts& hosts = crossing.hosts;
   const ReduceOp op = operation.reduce_op;
-  const DType dtype = operation.input.dtype;
   if (hosts.num_hosts() == hosts.size() && op != ReduceOp::PremulSum) return false;
   if (operation.reduce_order == ReduceOrder::Rank) return depends_on_order(dtype, op);
   // An average of averages differs for integers from that of one host, and is wrong if
@@ -83,107 +96,153 @@ std::vector<Buffer> parts_of_all(const Crossing& crossing, const Buffer& array) 
 }
 
 void all_reduce_in_rank_order(const Crossing& crossing, const Operation& operation,
-                              const Buffer& to, const Factors& factors) {
+                              const Buffer& from, const Buffer& to,
+                              const Factors& factors) {
   const std::vector<Buffer> results = parts_of_all(crossing, to);
   const Buffer& own = results[static_cast<std::size_t>(crossing.group.rank)];
-  reduce_parts(crossing, parts_of_all(crossing, operation.input), own,
-               operation.reduce_op, factors);
+  reduce_parts(crossing, parts_of_all(crossing, from), own, operation.reduce_op,
+               factors);
   large_all_gather(crossing,
                    {.collective = &kAllGather, .input = own, .outputs = results}, {});
 }
 
+// `result` is memory to work in for all ranks but the root.
 void reduce_in_rank_order(const Crossing& crossing, const Operation& operation,
+                          const Buffer& from, const Buffer& result,
                           const Factors& factors) {
-  const std::vector<Buffer> parts = parts_of_all(crossing, operation.input);
-  const Buffer& own = parts[static_cast<std::size_t>(crossing.group.rank)];
-  const Copy result(own);  // only the root writes its array
-  reduce_parts(crossing, parts, result.buffer, operation.reduce_op, factors);
+  const std::vector<Buffer> results = parts_of_all(crossing, result);
+  const Buffer& own = results[static_cast<std::size_t>(crossing.group.rank)];
+  reduce_parts(crossing, parts_of_all(crossing, from), own, operation.reduce_op,
+               factors);
   large_gather(crossing,
                {.collective = &kGather,
                 .root = operation.root,
-                .input = result.buffer,
-                .outputs = parts},
+                .input = own,
+                .outputs = results},
                {});
 }
 
-// Both arrays are contiguous.
-void run_by_slices(const Crossing& crossing, const Operation& operation,
-                   const Buffer& input, const Buffer& output) {
-  const Hosts& hosts = crossing.hosts;
-  const HostSlices slices(crossing, input.count);
-  const Buffer own = slices.own(output);
-  // A host's part already consists of sums of products.
-  const bool has_factor = operation.reduce_op == ReduceOp::PremulSum;
-  const bool is_alone = crossing.arena.size() == 1;
-  if (!is_alone || has_factor)
-    run_within_host(crossing, {.collective = &kReduceScatter,
-                               .reduce_op = operation.reduce_op,
-                               .factor = operation.factor,
-                               .output = own,
-                               .inputs = slices.all(input)});
-  if (slices.has_own())
-    execute(crossing,
-            schedule_of(hosts.host(), hosts.num_hosts(), own.count, size_of(own.dtype)),
-            slices.participants(), is_alone && !has_factor ? input : own, own,
-            has_factor ? ReduceOp::Sum : operation.reduce_op);
-  if (!is_alone)
-    run_within_host(
-        crossing,
-        {.collective = &kAllGather, .input = own, .outputs = slices.all(output)});
-}
+// A reduction by slices, as this rank carries it out.
+class SlicedReduction {
+ public:
+  // Both arrays are contiguous.
+  SlicedReduction(const Crossing& crossing, const Operation& operation,
+                  const Buffer& input, const Buffer& output)
+      : crossing_(crossing),
+        operation_(operation),
+        input_(input),
+        output_(output),
+        slices_(crossing, input.count),
+        own_(slices_.own(output)) {}
 
-void all_reduce_by_slices(const Crossing& crossing, const Operation& operation,
-                          const Buffer& to) {
-  std::optional<Copy> input, output;
-  if (!operation.input.is_contiguous()) {
-    input.emplace(operation.input);
-    pack(operation.input, 0, operation.input.count, input->memory.get());
+  void all_reduce() const {
+    reduce_within_host();
+    if (slices_.has_own())
+      exchange(all_reduce_schedule(hosts().host(), hosts().num_hosts(), own_.count,
+                                   size_of(own_.dtype)));
+    if (!is_alone())
+      run_within_host(
+          crossing_,
+          {.collective = &kAllGather, .input = own_, .outputs = slices_.all(output_)});
   }
-  if (!to.is_contiguous()) output.emplace(to);
-  run_by_slices(crossing, operation, input ? input->buffer : operation.input,
-                output ? output->buffer : to);
-  if (output) unpack(output->memory.get(), to, 0, to.count);
-}
 
-void all_reduce_to(const Crossing& crossing, const Operation& operation,
-                   const Buffer& to, const Factors& factors) {
-  if (must_be_in_rank_order(crossing, operation))
-    all_reduce_in_rank_order(crossing, operation, to, factors);
-  else
-    all_reduce_by_slices(crossing, operation, to);
+  void reduce() const {
+    reduce_within_host();
+    const int root = operation_.root, root_host = hosts().host_of(root);
+    if (slices_.has_own())
+      exchange(reduce_schedule(hosts().host(), hosts().num_hosts(), root_host,
+                               own_.count, size_of(own_.dtype)));
+    if (is_alone() || hosts().host() != root_host) return;
+    Messages messages(crossing_);
+    if (hosts().rank() != root) {
+      if (slices_.has_own()) messages.send(own_, root);
+    } else {
+      for (const int rank : hosts().local_ranks())
+        if (const int local = hosts().local_rank_of(rank);
+            rank != root && slices_.has(local))
+          messages.receive(slices_.of(output_, local), rank);
+    }
+    messages.wait();
+  }
+
+ private:
+  const Hosts& hosts() const { return crossing_.hosts; }
+  bool is_alone() const { return crossing_.arena.size() == 1; }
+  // A host's part already consists of sums of products.
+  bool has_factor() const { return operation_.reduce_op == ReduceOp::PremulSum; }
+  bool is_reduced_first() const { return !is_alone() || has_factor(); }
+
+  void reduce_within_host() const {
+    if (!is_reduced_first()) return;
+    run_within_host(crossing_, {.collective = &kReduceScatter,
+                                .reduce_op = operation_.reduce_op,
+                                .factor = operation_.factor,
+                                .output = own_,
+                                .inputs = slices_.all(input_)});
+  }
+
+  void exchange(const Schedule& schedule) const {
+    execute(crossing_, schedule, slices_.participants(),
+            is_reduced_first() ? own_ : input_, own_,
+            has_factor() ? ReduceOp::Sum : operation_.reduce_op);
+  }
+
+  const Crossing& crossing_;
+  const Operation& operation_;
+  const Buffer& input_;
+  const Buffer& output_;
+  const HostSlices slices_;
+  const Buffer own_;
+};
+
+void all_reduce_in_blocks(const Crossing& crossing, const Operation& operation,
+                          const Row& input, const Row& output, const Factors& factors) {
+  const bool is_in_rank_order =
+      must_be_in_rank_order(crossing, operation, input.dtype());
+  in_blocks(crossing, input, output, [&](const Buffer& from, const Buffer& to) {
+    if (is_in_rank_order)
+      all_reduce_in_rank_order(crossing, operation, from, to, factors);
+    else
+      SlicedReduction(crossing, operation, from, to).all_reduce();
+  });
 }
 
 }  // namespace
 
 void large_all_reduce(const Crossing& crossing, const Operation& operation,
                       const Factors& factors) {
-  all_reduce_to(crossing, operation, operation.output, factors);
+  all_reduce_in_blocks(crossing, operation, Row({&operation.input, 1}),
+                       Row({&operation.output, 1}), factors);
 }
 
+// Only the root writes its array.
 void large_reduce(const Crossing& crossing, const Operation& operation,
                   const Factors& factors) {
-  if (must_be_in_rank_order(crossing, operation))
-    return reduce_in_rank_order(crossing, operation, factors);
-  if (crossing.group.rank == operation.root)
-    return all_reduce_by_slices(crossing, operation, operation.input);
-  const Copy result(operation.input);
-  all_reduce_by_slices(crossing, operation, result.buffer);
+  const bool is_in_rank_order =
+      must_be_in_rank_order(crossing, operation, operation.input.dtype);
+  const Buffers whole(&operation.input, 1);
+  const bool is_root = crossing.group.rank == operation.root;
+  in_blocks(crossing, Row(whole), Row(whole.first(is_root ? 1 : 0)),
+            [&](const Buffer& from, const Buffer& to) {
+              if (is_in_rank_order)
+                reduce_in_rank_order(crossing, operation, from, to, factors);
+              else
+                SlicedReduction(crossing, operation, from, to).reduce();
+            });
 }
 
+// Arrays that share elements must all be read before any is written.
 void large_all_reduce_coalesced(const Crossing& crossing, const Operation& operation,
                                 const Factors& factors) {
   const std::vector<Buffer> list = in_common_dtype(operation.inputs);
-  const Copy all({nullptr, dtype_of(list), count_of(list), {}, 0});
-  pack_row(list, 0, all.buffer.count, all.memory.get());
-  all_reduce_to(crossing,
-                {.collective = &kAllReduce,
-                 .reduce_op = operation.reduce_op,
-                 .reduce_order = operation.reduce_order,
-                 .factor = operation.factor,
-                 .output = all.buffer,
-                 .input = all.buffer},
-                all.buffer, factors);
-  unpack_row(all.memory.get(), list, 0, all.buffer.count, Stores::Cached);
+  const Row row(list);
+  if (are_apart(list))
+    return all_reduce_in_blocks(crossing, operation, row, row, factors);
+  const auto memory = std::make_unique_for_overwrite<std::byte[]>(row.num_bytes());
+  const Buffer copy = {memory.get(), row.dtype(), row.count(), {}, 0};
+  row.pack(0, row.count(), memory.get());
+  all_reduce_in_blocks(crossing, operation, Row({&copy, 1}), Row({&copy, 1}), factors);
+  row.unpack(memory.get(), 0, row.count());
 }
 
 }  // namespace allhands

@@ -1,12 +1,12 @@
 // Large operations that copy directly from array to array.
 #include <algorithm>
-#include <memory>
 
 #include "allhands/algorithms/binomial.hpp"
 #include "allhands/algorithms/chain.hpp"
 #include "allhands/arena/collectives.hpp"
 #include "allhands/arena/row.hpp"
 #include "allhands/hosts/executor.hpp"
+#include "allhands/hosts/in_blocks.hpp"
 #include "allhands/hosts/large.hpp"
 #include "allhands/hosts/messages.hpp"
 #include "allhands/hosts/slices.hpp"
@@ -89,18 +89,27 @@ void large_all_gather(const Crossing& crossing, const Operation& operation,
 void large_all_gather_coalesced(const Crossing& crossing, const Operation& operation,
                                 const Factors& factors) {
   const std::vector<Buffer>& inputs = operation.inputs;
-  const DType dtype = dtype_of(inputs);
-  const std::size_t count = count_of(inputs);
-  const std::size_t bytes = count * size_of(dtype);
-  const auto size = index(crossing.group.size());
-  const auto memory = std::make_unique_for_overwrite<std::byte[]>((size + 1) * bytes);
-  const Buffer all = {memory.get(), dtype, (size + 1) * count, {}, 0};
-  Operation one = {.collective = &kAllGather, .input = all.slice(size * count, count)};
-  for (std::size_t rank = 0; rank < size; ++rank)
-    one.outputs.push_back(all.slice(rank * count, count));
-  pack_row(inputs, 0, count, static_cast<std::byte*>(one.input.data));
-  large_all_gather(crossing, one, factors);
-  unpack_row(memory.get(), operation.outputs, 0, size * count, Stores::Cached);
+  const int size = crossing.group.size();
+  const Row input(inputs);
+  std::vector<Row> outputs;
+  for (int rank = 0; rank < size; ++rank)
+    outputs.emplace_back(part_of(operation.outputs, rank, inputs.size()));
+  const std::size_t element = size_of(input.dtype());
+  const Cut cut = blocks_of(input.count(), element, size);
+  const KeptMemory::Loan memory =
+      crossing.memory.lend(index(size) * cut.most * element);
+  for (std::size_t i = 0; i < cut.rounds(); ++i) {
+    const std::size_t at = cut.begin(i), count = cut.length(i);
+    Operation one = {.collective = &kAllGather};
+    for (std::size_t rank = 0; rank < outputs.size(); ++rank)
+      one.outputs.push_back(
+          {memory.data() + rank * cut.most * element, input.dtype(), count, {}, 0});
+    one.input = one.outputs[index(crossing.group.rank)];
+    input.pack(at, count, one.input.data);
+    large_all_gather(crossing, one, factors);
+    for (std::size_t rank = 0; rank < outputs.size(); ++rank)
+      outputs[rank].unpack(one.outputs[rank].data, at, count);
+  }
 }
 
 void large_gather(const Crossing& crossing, const Operation& operation,

@@ -1,6 +1,5 @@
-#include <memory>
-
 #include "allhands/arena/row.hpp"
+#include "allhands/hosts/in_blocks.hpp"
 #include "allhands/hosts/large.hpp"
 #include "allhands/hosts/reduce_parts.hpp"
 
@@ -16,19 +15,27 @@ void large_reduce_scatter_coalesced(const Crossing& crossing,
                                     const Operation& operation,
                                     const Factors& factors) {
   const std::vector<Buffer>& outputs = operation.outputs;
-  const DType dtype = dtype_of(outputs);
-  const std::size_t count = count_of(outputs), bytes = count * size_of(dtype);
-  const auto size = static_cast<std::size_t>(crossing.group.size());
-  const auto memory = std::make_unique_for_overwrite<std::byte[]>(size * bytes);
-  std::vector<Buffer> rows;  // what goes to each rank
-  for (int rank = 0; rank < crossing.group.size(); ++rank) {
-    rows.push_back({memory.get() + rows.size() * bytes, dtype, count, {}, 0});
-    pack_row(part_of(operation.inputs, rank, outputs.size()), 0, count,
-             static_cast<std::byte*>(rows.back().data));
+  const int size = crossing.group.size();
+  const Row output(outputs);
+  std::vector<Row> inputs;
+  for (int rank = 0; rank < size; ++rank)
+    inputs.emplace_back(part_of(operation.inputs, rank, outputs.size()));
+  const std::size_t element = size_of(output.dtype());
+  const Cut cut = blocks_of(output.count(), element, size);
+  const KeptMemory::Loan memory =
+      crossing.memory.lend(index(size) * cut.most * element);
+  for (std::size_t i = 0; i < cut.rounds(); ++i) {
+    const std::size_t at = cut.begin(i), count = cut.length(i);
+    std::vector<Buffer> parts;  // what goes to each rank
+    for (const Row& input : inputs) {
+      std::byte* const place = memory.data() + parts.size() * cut.most * element;
+      input.pack(at, count, place);
+      parts.push_back({place, output.dtype(), count, {}, 0});
+    }
+    const Buffer& own = parts[index(crossing.group.rank)];
+    reduce_parts(crossing, parts, own, operation.reduce_op, factors);
+    output.unpack(own.data, at, count);
   }
-  const Buffer& own = rows[static_cast<std::size_t>(crossing.group.rank)];
-  reduce_parts(crossing, rows, own, operation.reduce_op, factors);
-  unpack_row(static_cast<std::byte*>(own.data), outputs, 0, count, Stores::Cached);
 }
 
 }  // namespace allhands

@@ -38,6 +38,9 @@ class Messages {
 
   // The number of elements of a piece.
   static std::size_t piece_of(DType dtype) { return kPieceBytes / size_of(dtype); }
+  // The most pieces from one rank that are received into memory that is used again and
+  // again. A connection holds this many unread, so that no piece must be put aside.
+  static constexpr std::size_t kPiecesAhead = 8;
 
  private:
   static constexpr std::size_t kPieceBytes = std::size_t{256} << 10;

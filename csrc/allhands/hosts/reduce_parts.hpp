@@ -12,8 +12,8 @@ namespace allhands {
 
 // Every rank sends each other rank its part: `parts`, by rank, are what this rank has
 // for them. `output` = op over what all ranks have for this rank, as one reduction in
-// rank order; it may be this rank's own part. `factors` are all ranks'. Takes memory
-// for as many arrays of the output's size as there are ranks. Throws as Messages::wait.
+// rank order; it may be this rank's own part. `factors` are all ranks'. Throws as
+// Messages::wait.
 void reduce_parts(const Crossing& crossing, const std::vector<Buffer>& parts,
                   const Buffer& output, ReduceOp op,
                   const std::vector<Factor>& factors);

@@ -18,11 +18,12 @@ class HostSlices {
         slices_(Partition::even(count, crossing.hosts.num_slices())) {}
 
   // Whether this rank has a slice.
-  bool has_own() const { return crossing_.arena.rank() < slices_.size(); }
+  bool has_own() const { return has(crossing_.arena.rank()); }
+  bool has(int local) const { return local < slices_.size(); }
   // The slice of a local rank; empty if it has none.
   Buffer of(const Buffer& array, int local) const {
-    return local < slices_.size() ? array.slice(slices_.at(local), slices_.count(local))
-                                  : array.slice(0, 0);
+    return has(local) ? array.slice(slices_.at(local), slices_.count(local))
+                      : array.slice(0, 0);
   }
   Buffer own(const Buffer& array) const { return of(array, crossing_.arena.rank()); }
   // The slices, by local rank.

@@ -40,7 +40,7 @@ class Told {
 
   void copy_row(int rank, std::size_t at, Buffers to) const {
     const std::size_t count = count_of(to);
-    unpack_row(row(rank, at, count), to, 0, count, Stores::Cached);
+    Row(to).unpack(row(rank, at, count), 0, count);
   }
 
   // Reduces these elements of the first `num_ranks` ranks, in rank order.
@@ -57,7 +57,7 @@ class Told {
     Bytes result(count * size_of(dtype_));
     reduce(dtype_, operation_.reduce_op, result.data(), sources.data(), num_ranks,
            count, factors.data());
-    unpack_row(result.data(), to, 0, count, Stores::Cached);
+    Row(to).unpack(result.data(), 0, count);
   }
 
   std::size_t head() const {
@@ -198,7 +198,7 @@ void run_small(const Crossing& crossing, const Operation& operation) {
   if (has_factor) append(mine, &operation.factor, 1);
   const std::size_t head = mine.size();
   mine.resize(head + count * size_of(dtype_of(row)));
-  pack_row(row, 0, count, mine.data() + head);
+  Row(row).pack(0, count, mine.data() + head);
   const Contributions contributions = agree(crossing, descriptor, mine);
   form.finish(operation, Told(crossing, operation, descriptor.dtype, contributions));
 }
