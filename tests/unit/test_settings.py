@@ -124,7 +124,7 @@ def test_tuning_of_any_size_gives_the_same_bits(monkeypatch):
 )
 def test_unknown_tuning_is_refused(monkeypatch, text, problem):
     monkeypatch.setenv("ALLHANDS_TUNING", text)
-    with pytest.raises(RanksFailed, match=f"ValueError: tuning: {problem}"):
+    with pytest.raises(RanksFailed, match=f"ArgumentError: tuning: {problem}"):
         run_ranks(2, lambda rank: None)
 
 
