@@ -44,7 +44,8 @@ __all__ = [
 class ArgumentError(ValueError, RuntimeError):
     """A call that the engine cannot carry out, such as with arrays that do not fit.
 
-    Nothing was sent. Where torch refuses such a call, it raises a RuntimeError.
+    Stores raise it too, such as for `add` to a value that is no number.
+    Nothing was changed. Where torch refuses such a call, it raises a RuntimeError.
 
     Example:
         ```python

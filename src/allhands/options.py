@@ -337,13 +337,14 @@ class NcclOptions:
 class CallOptions:
     """What the methods of a `ProcessGroup` take as `opts`, in torch's spelling.
 
-    A negative `timeout` means the timeout of the group. `asyncOp` has no effect: these
-    methods always return a `Work`. It exists for programs that set it. `reduceOp` is a
-    `ReduceOp`, also if it was set to a `RedOpType`.
+    A negative timedelta as `timeout` means the timeout of the group. `asyncOp` has no
+    effect: these methods always return a `Work`. It exists for programs that set it.
+    `reduceOp` is a `ReduceOp`, also if it was set to a `RedOpType`.
 
     Raises:
         TypeError: `timeout` is set to something else than a timedelta or a float, or
             `reduceOp` to something else than a reduce operation.
+        ValueError: `timeout` is set to a float that is negative, NaN or too large.
     """
 
     timeout: timedelta = timedelta(milliseconds=-1)
