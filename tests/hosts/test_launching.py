@@ -19,7 +19,8 @@ MEET = """
 """
 STAY = """
     print("under way", flush=True)
-    time.sleep(999)
+    while True:
+        time.sleep(0.05)
 """
 
 

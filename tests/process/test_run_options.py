@@ -43,10 +43,11 @@ def test_signals_that_the_user_leaves_out_do_what_they_do_anywhere(tmp_path):
 
 def test_a_signal_that_the_user_names_goes_to_the_ranks_of_all_nodes(tmp_path):
     text = """
-        import signal, sys
+        import signal, sys, time
         signal.signal(signal.SIGUSR1, lambda *_: sys.exit(print("got USR1")))
         print("ready")
-        signal.pause()
+        while True:
+            time.sleep(0.05)
     """
     path = program(tmp_path, text)
     with launched_nodes([1, 1], "--signals-to-handle=SIGUSR1", path) as job:
