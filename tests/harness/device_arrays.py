@@ -19,11 +19,15 @@ log = []
 
 
 class Hidden:
-    """An array on the device."""
+    """An array on the device, whose memory is freed in the order of a stream."""
 
     def __init__(self, values, device=0):
         self.values = np.asarray(values)
         self.device = device
+        self._stream = fake_cuda.current()
+
+    def __del__(self):
+        self._stream.free(self.values)
 
     def tolist(self):
         fake_cuda.current().synchronize()

@@ -36,7 +36,6 @@ class Stream:
         self.handle = next(_handles)
         self.pending = []
         self.is_captured = False
-        self.memory = []
         _streams[self.handle] = self
 
     @staticmethod
@@ -55,6 +54,11 @@ class Stream:
     def synchronize(self):
         for each in self.pending:
             each.result(LIMIT)
+
+    def free(self, memory):
+        """Free memory of the device once what was passed before has ended."""
+        for each in self.pending:
+            each.add_done_callback(lambda _: memory)
 
 
 class SimpleEvent:
@@ -87,9 +91,18 @@ class Device:
         return stream
 
     def allocate(self, size, stream):
-        memory = np.empty(size, np.uint8)
-        stream.memory.append(memory)  # it may be freed before the stream has used it
-        return SimpleNamespace(handle=memory.ctypes.data, memory=memory)
+        return Allocated(size, stream)
+
+
+class Allocated:
+    """Memory of a device; it is freed in the order of its stream."""
+
+    def __init__(self, size, stream):
+        self._stream, self._bytes = stream, np.empty(size, np.uint8)
+        self.handle = self._bytes.ctypes.data
+
+    def __del__(self):
+        self._stream.free(self._bytes)
 
 
 def _copy(to, source, size, stream):
@@ -192,8 +205,7 @@ def _pass(comm, stream, function, is_send=False):
 def _collective(comm, stream, mine, finish):
     def function():
         shared = comm.shared
-        result = finish(shared.exchange(comm.rank, mine()))
-        shared.barrier.wait(LIMIT)
+        result = finish(shared.exchange(comm.rank, mine().copy()))
         if result is not None:
             to, values = result
             to[:] = values

@@ -1,6 +1,8 @@
 """Backend nccl, on stand-ins for CUDA and NCCL; tests/engines has those on GPUs."""
 
+import threading
 import time
+import weakref
 from dataclasses import replace
 from datetime import timedelta
 
@@ -135,6 +137,47 @@ def test_arrays_in_cpu_memory_and_objects_go_by_way_of_the_gpu():
         work.wait()
 
     run_in_threads(SIZE, body, backend="nccl")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_input_in_cpu_memory_is_the_programs_again_once_the_call_is_waited_for(
+    is_async,
+):
+    def body(rank):
+        group = dist.new_group(timeout=timedelta(seconds=1.5))
+        there = [Hidden(np.zeros(5)) for _ in range(2)]
+
+        def gather():
+            work = dist.all_gather(there, numbers(rank), group, async_op=is_async)
+            if is_async:
+                work.wait()
+
+        gather()
+        if rank == 0:  # the GPU reads pinned memory when the stream has come there
+            with pytest.raises(dist.CollectiveTimeoutError, match="all_gather #2"):
+                gather()
+        dist.barrier()
+
+    run_ranks(2, body)
+
+
+def test_an_array_may_go_before_its_operation_has_run():
+    is_gone = threading.Event()
+
+    def body(rank):
+        dist.all_reduce(Hidden(np.ones(3)))
+        values = np.ones(3)
+        seen = weakref.ref(values)
+        if rank == 1:
+            assert is_gone.wait(100)
+        dist.all_reduce(Hidden(values))
+        del values
+        if rank == 0:
+            assert seen() is not None  # its stream waits for the other rank
+            is_gone.set()
+        fake_cuda.current().synchronize()
+
+    run_ranks(2, body)
 
 
 def test_handles():

@@ -299,7 +299,7 @@ class NcclCommunicator(WatchedCommunicator):
                     request.event = comm.record(stream)
         if is_in_graph:
             request.note_captured()
-        elif self._is_for_host or arrays.has_host_output or library is None:
+        elif self._is_for_host or arrays.has_host_arrays or library is None:
             return self._work_of(request, arrays, call, True)
         if request.is_in_current:
             return request
@@ -312,7 +312,7 @@ class NcclCommunicator(WatchedCommunicator):
     ) -> NcclWork:
         """Return a handle; the program's own stream orders who uses the arrays."""
         memory = None if request.is_in_current else arrays
-        end = arrays.end if arrays.has_host_output else _nothing
+        end = arrays.end if arrays.has_host_arrays else _nothing
         outputs = [] if request.is_in_current else call.outputs()
         begun = Begun([request], end, memory)
         return NcclWork(self, request, begun, outputs, is_for_host)

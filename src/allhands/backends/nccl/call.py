@@ -37,8 +37,7 @@ class NcclCall:
         self.is_ready = True
         """Whether all of it is contiguous memory of the GPU already."""
         self.has_host_arrays = False
-        self.has_host_output = False
-        """Whether something is to be written to CPU memory."""
+        """Whether some are in CPU memory, which the GPU may use until it has ended."""
         self.described = call.mapped(rank, self._describe)
         """The call with the memory of each array, wherever it is."""
         self.kept: list[Any] = []
@@ -105,7 +104,6 @@ class NcclCall:
         if its.device_of(array) == "cpu":
             self.is_ready = False
             self.has_host_arrays = True
-            self.has_host_output |= is_written
             return as_buffer(array, writable=is_written)
         library = as_device_library(its)
         number = library.device_number(array)
