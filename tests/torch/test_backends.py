@@ -94,6 +94,24 @@ def test_the_group_is_its_own_backend(tmp_path):
         assert job.join() == [[7, True, 7, True]]
 
 
+def test_the_timeout_is_set_by_torchs_function(tmp_path):
+    source = """
+    init("allhands")
+    pair, given = dist.new_group([0, 1]), []
+    for group, seconds in (None, 7), (pair, 8):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", UserWarning)
+            dist.distributed_c10d._set_pg_timeout(timedelta(seconds=seconds), group)
+        given.append([str(warning.message) for warning in said])
+    given += [each.timeout.total_seconds() for each in (dist.group.WORLD, pair)]
+    other = dist.new_group([0, 1], backend="gloo")
+    dist.distributed_c10d._set_pg_timeout(timedelta(seconds=9), other)
+    give([*given, other._get_backend(torch.device("cpu")).options._timeout.seconds])
+    """
+    with TorchJob(tmp_path, 2, source) as job:
+        assert job.join() == [[[], [], 7, 8, 9]] * 2
+
+
 def test_a_block_that_an_exception_left_is_begun_again(tmp_path):
     source = """
     from allhands.torch.work import ENDED

@@ -48,6 +48,15 @@ def test_collectives_in_compiled_functions(tmp_path):
             dist.reduce_scatter_tensor(part, whole, group=dist.group.WORLD)
             return part * dist.get_world_size()
 
+        def messages_in_one_graph(x):
+            peer = 1 - dist.get_rank()
+            received = torch.zeros_like(x)
+            messages = [
+                dist.P2POp(dist.irecv, received, peer), dist.P2POp(dist.isend, x, peer)]
+            for work in dist.batch_isend_irecv(messages):
+                work.wait()
+            return received + x
+
         def in_parts(x):
             dist.broadcast(x, 1)
             work = dist.all_reduce(x, dist.ReduceOp.MAX, async_op=True)
@@ -66,7 +75,11 @@ def test_collectives_in_compiled_functions(tmp_path):
         def body(backend):
             torch._dynamo.reset()
             given = []
-            for function, fullgraph in ((in_one_graph, True), (in_parts, False)):
+            functions = [
+                (in_one_graph, True), (messages_in_one_graph, True), (in_parts, False)]
+            for function, fullgraph in functions:
+                torch._dynamo.config.enable_p2p_compilation = (
+                    function is messages_in_one_graph)
                 compiled = torch.compile(
                     function, backend="aot_eager", fullgraph=fullgraph)
                 for step in range(2):

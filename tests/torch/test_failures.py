@@ -21,6 +21,7 @@ def say(error):
         "dist.all_reduce(torch.ones(3))",
         "dist.all_gather_object([None] * size, rank)",
         "module(torch.ones(2, 4)).sum().backward()",
+        "compressed(torch.ones(2, 4)).sum().backward()",
     ],
 )
 def test_a_rank_that_dies_is_named(tmp_path, call):
@@ -28,6 +29,9 @@ def test_a_rank_that_dies_is_named(tmp_path, call):
     from allhands.debug import faults
     init("allhands")
     module = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+    compressed = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+    hooks = dist.BuiltinCommHookType
+    compressed._register_builtin_comm_hook(hooks.FP16_COMPRESS)
     dist.barrier()
     start = time.monotonic()
     try:

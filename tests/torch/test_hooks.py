@@ -97,3 +97,33 @@ def test_hooks_whose_callbacks_start_operations_with_several_buckets(tmp_path):
     with TorchJob(tmp_path, 2, _HOOKS + textwrap.dedent(source)) as job:
         zero, one = job.join()
     assert zero == one
+
+
+def test_hooks_of_torchs_own_reducer(tmp_path):
+    check_as_gloo(
+        tmp_path,
+        2,
+        _HOOKS
+        + """
+from torch.distributed.algorithms.join import Join
+from torch.distributed import BuiltinCommHookType
+
+def hooked(hook, more_steps=0, **options):
+    module = model()
+    ddp = DDP(module, **options)
+    ddp._register_builtin_comm_hook(hook)
+    with Join([ddp]):
+        return trained(ddp, steps=3 + more_steps)
+
+def body(backend):
+    given = []
+    for hook in (BuiltinCommHookType.ALLREDUCE, BuiltinCommHookType.FP16_COMPRESS):
+        given += [
+            hooked(hook, bucket_cap_mb=0.0001),
+            hooked(hook, gradient_as_bucket_view=True),
+            hooked(hook, static_graph=True),
+            hooked(hook, more_steps=2 * rank),  # rank 0 has joined before
+        ]
+    return given
+""",
+    )

@@ -195,6 +195,21 @@ def test_functional_collectives(tmp_path):
                 *functional.all_reduce_coalesced([x, 2 * x], "sum", world),
                 *functional.all_gather_into_tensor_coalesced([x, 2 * x], world),
             ]
+            plain, peer = torch.ops._c10d_functional, 1 - rank
+            whole = torch.zeros(8)
+            for called in (world.group_name, world):
+                plain.wait_tensor(plain.all_gather_into_tensor_out(
+                    x, 2, called, out=whole.zero_()))
+                given.append(whole.clone())
+            messages = [["isend", "irecv"], [peer, peer], [3, 3], [x, torch.zeros(4)]]
+            sent, came = functional.batch_p2p_ops_inplace(*messages, world)
+            given += [sent, came]
+            for wrong in (["send", "isend"], ["isend"]):
+                messages[0] = wrong
+                try:
+                    plain.batch_p2p_ops(*messages, world.group_name)
+                except RuntimeError:
+                    given.append(torch.ones(1))
             def step(x):
                 return functional.all_reduce(x * 2, "sum", world) + 1
             compiled = torch.compile(step, backend="aot_eager", fullgraph=True)

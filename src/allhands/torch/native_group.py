@@ -29,10 +29,12 @@ from allhands.rendezvous.log import LogLevel, say
 from allhands.store import PrefixStore
 from allhands.store.torch_store import TorchStore
 from allhands.torch.arguments import as_known, limit_of, reduce_op_of
+from allhands.torch.backend import CAN_BE_MADE
+from allhands.torch.backendless import serve_without_backend
 from allhands.torch.ending import open_groups
 from allhands.torch.farewell import Farewell
 from allhands.torch.guest import Guest
-from allhands.torch.identity import NAME
+from allhands.torch.identity import DEVICES, NAME
 from allhands.torch.parent import ParentGroup
 from allhands.torch.profiled import ProfiledCommunicator
 from allhands.torch.uncompiled import uncompiled
@@ -253,3 +255,7 @@ class AllhandsProcessGroup(TorchCollectives[TorchWork], ParentGroup):
         threads_each: int = torch.get_num_threads() + 1
         size: int = self.size()
         return size * threads_each <= len(os.sched_getaffinity(0))
+
+
+if not CAN_BE_MADE:
+    serve_without_backend(AllhandsProcessGroup, *DEVICES)

@@ -12,6 +12,7 @@ from typing import Any
 import torch.autograd.graph
 import torch.distributed
 from torch.autograd import Variable
+from torch.nn.parallel import DistributedDataParallel
 
 from allhands.backends.work import CombinedWork, Work
 from allhands.errors import DistError
@@ -21,6 +22,7 @@ __all__ = ["ENDED", "TorchWork"]
 
 _NO_LIMIT = timedelta(0)
 _BACKWARD = torch.autograd.graph._engine_run_backward.__code__
+_JOIN = DistributedDataParallel._match_all_reduce_for_bwd_pass.__code__
 
 
 class _Caller(Enum):
@@ -28,6 +30,8 @@ class _Caller(Enum):
 
     REDUCER = auto()
     """torch's C++ code in a backward pass, which awaits it at the end of the pass."""
+    JOINED = auto()
+    """The reducer of a rank without further inputs, in the passes of the others."""
     HOOK = auto()
     """Python code that a backward pass calls."""
     OTHER = auto()
@@ -40,8 +44,10 @@ def _caller() -> _Caller:
     of torch's C++.
     """
     caller = sys._getframe(1).f_back
-    if caller is None or torch._C._current_graph_task_id() == -1:
+    if caller is None:
         return _Caller.OTHER
+    if torch._C._current_graph_task_id() == -1:
+        return _Caller.JOINED if caller.f_code is _JOIN else _Caller.OTHER
     return _Caller.REDUCER if caller.f_code is _BACKWARD else _Caller.HOOK
 
 
@@ -104,23 +110,45 @@ class TorchWork(torch.distributed.Work):  # type: ignore[misc]
         the hook run in order with the backward pass, and operations that they start
         have the same order on every rank. For DDP's reducer, the operation ends with
         the pass, and the pass raises its error. The future for the reducer holds no
-        error, because the error would lose its type in C++.
+        error, because the error would lose its type in C++. An operation on float16
+        ends in this call, if it is the reducer's.
         """
         if self._future is None:
             caller = _caller()
-            if caller is _Caller.HOOK:
-                with suppress(DistError):  # the future has the error
-                    self._work.wait()
-            ended: Any = torch.futures.Future()
-            is_reducers = caller is _Caller.REDUCER
-            then = (lambda _: self._outputs) if is_reducers else self._outcome
-            self._future = ended.then(then)
-            self._work.add_done_callback(lambda: ended.set_result(None))
-            if is_reducers:
-                self._end_with_pass()
+            is_reducers = caller in (_Caller.REDUCER, _Caller.JOINED)
+            if is_reducers and self._outputs[0].dtype is torch.float16:
+                self._future = self._future_of_the_ended(caller)
             else:
-                self._work._hurry()
+                self._future = self._future_of_the_end(caller)
         return self._future
+
+    def _future_of_the_end(self, caller: _Caller) -> Any:
+        if caller is _Caller.HOOK:
+            with suppress(DistError):  # the future has the error
+                self._work.wait()
+        ended: Any = torch.futures.Future()
+        is_reducers = caller is _Caller.REDUCER
+        future = ended.then((lambda _: self._outputs) if is_reducers else self._outcome)
+        self._work.add_done_callback(lambda: ended.set_result(None))
+        if is_reducers:
+            self._end_with_pass()
+        else:
+            self._work._hurry()
+        return future
+
+    def _future_of_the_ended(self, caller: _Caller) -> Any:
+        """Wait, and return a future that is done.
+
+        DDP's own hook FP16_COMPRESS takes only a list of tensors that is one in C++,
+        too. Python can give a future such a value only as it makes the future.
+        """
+        if caller is _Caller.JOINED:
+            self._work.wait()
+        else:
+            self._end_with_pass()
+            with suppress(DistError):  # the pass raises it
+                self._work.wait()
+        return torch._C.fork(lambda: self._outputs)
 
     def _end_with_pass(self) -> None:
         """Let the autograd engine wait before the reducer, and raise after it."""
