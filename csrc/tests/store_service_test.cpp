@@ -147,6 +147,9 @@ void workers_are_awaited() {
   CHECK(store.last(1).number == 2);
   store.ask(1, Op::NumKeys, {});
   CHECK(store.last(1).number == 0);
+  store.ask(3, Op::Join, {}, 1);  // says that it counts as a key
+  store.ask(1, Op::NumKeys, {});
+  CHECK(store.last(1).number == 1);
 }
 
 void add_counts_and_wraps() {

@@ -76,7 +76,7 @@ void a_timed_out_call_leaves_the_client_usable() {
   message_of(ErrorKind::Store, [&] { client->queue_pop("q", true, in(20)); });
   CHECK(contains(message_of(ErrorKind::Store, [&] { client->barrier("b", 2, in(30)); }),
                  "barrier timeout after 30ms, key: b"));
-  client->join(soon());
+  client->join(true, soon());
   CHECK(
       contains(message_of(ErrorKind::Store, [&] { client->await_workers(2, in(20)); }),
                "Timed out after 0.02 s waiting for clients. 1/2 clients joined."));

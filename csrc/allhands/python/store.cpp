@@ -342,8 +342,10 @@ void bind_meetings(nb::class_<Client>& client) {
           nb::arg("key"), nb::arg("size"), nb::arg("timeout"), GilRelease())
       .def(
           "join",
-          [](Client& self, double timeout) { return self.join(after(timeout)); },
-          nb::arg("timeout"), GilRelease())
+          [](Client& self, bool is_key, double timeout) {
+            return self.join(is_key, after(timeout));
+          },
+          nb::arg("is_key"), nb::arg("timeout"), GilRelease())
       .def(
           "await_workers",
           [](Client& self, std::int64_t count, double timeout) {

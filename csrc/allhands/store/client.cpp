@@ -217,8 +217,8 @@ std::unique_ptr<LastWill> Client::leave_will(std::string_view key,
   return std::make_unique<LastWill>(target_, key, value, deadline);
 }
 
-std::int64_t Client::join(const Deadline& deadline) {
-  return call_in_time(Op::Join, 0, {}, {}, deadline).number();
+std::int64_t Client::join(bool is_key, const Deadline& deadline) {
+  return call_in_time(Op::Join, is_key ? 1 : 0, {}, {}, deadline).number();
 }
 
 void Client::await_workers(std::int64_t count, const Deadline& deadline) {

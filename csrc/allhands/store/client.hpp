@@ -106,8 +106,9 @@ class Client {
   std::unique_ptr<LastWill> leave_will(std::string_view key, std::string_view value,
                                        const Deadline& deadline);
 
-  // Reports that this worker is there; returns how many workers are.
-  std::int64_t join(const Deadline& deadline);
+  // Reports that this worker is there; returns how many workers are. If `is_key`, one
+  // key more is in num_keys() from now on, which is that of torch's TCPStore for this.
+  std::int64_t join(bool is_key, const Deadline& deadline);
   // Waits until `count` have joined.
   void await_workers(std::int64_t count, const Deadline& deadline);
 

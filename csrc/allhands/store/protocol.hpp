@@ -44,7 +44,7 @@ enum class Op : std::uint32_t {
   QueuePop = 14,      // key, number = 1 to wait -> value
   QueueLen = 15,      // key -> number
   Barrier = 16,       // key, number = how many must come; waits
-  Join = 17,          // a worker reports that it is there
+  Join = 17,          // a worker is there; number = 1: it counts in NumKeys
   AwaitWorkers = 18,  // number = how many -> number = how many came; waits
   Cancel = 19,        // see above
   Will = 20,          // key, value: see above; no fields: withdrawn

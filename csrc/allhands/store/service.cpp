@@ -158,7 +158,7 @@ Reply Service::execute(ClientId client, Op op, Message& request) {
     case Op::DeleteKey:
       return with_number(table_.erase(f[0]));
     case Op::NumKeys:
-      return with_number(table_.num_keys());
+      return with_number(table_.num_keys() + (are_workers_a_key_ ? 1 : 0));
     case Op::ListKeys:
       return with_keys(table_.keys());
     case Op::MultiSet:
@@ -177,6 +177,7 @@ Reply Service::execute(ClientId client, Op op, Message& request) {
     case Op::QueueLen:
       return with_number(table_.queue_length(f[0]));
     case Op::Join:
+      are_workers_a_key_ |= request.number != 0;
       return {Status::Ok, ++num_workers_, {}};
     case Op::Survey:
       return survey(table_, f[0], request.number);

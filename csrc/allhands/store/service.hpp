@@ -81,6 +81,7 @@ class Service {
   Table table_;
   std::unordered_map<ClientId, Will> wills_;
   std::int64_t num_workers_ = 0;
+  bool are_workers_a_key_ = false;  // counted by NumKeys
   std::unordered_map<ClientId, Parked> parked_;
   Lines key_lines_;      // by the key that is missing
   Lines barrier_lines_;  // by the barrier's key

@@ -9,6 +9,8 @@ import operator
 import re
 from collections.abc import Iterable, Sequence
 
+from allhands.errors import ArgumentError
+
 __all__ = [
     "as_bytes",
     "as_count",
@@ -69,7 +71,7 @@ def as_items(
     """Return the arguments of `multi_set` as pairs."""
     keys = as_keys(keys)
     if len(keys) != len(values):
-        raise ValueError(f"multi_set: {len(keys)} keys but {len(values)} values")
+        raise ArgumentError(f"multi_set: {len(keys)} keys but {len(values)} values")
     return [(key, as_bytes(value)) for key, value in zip(keys, values, strict=True)]
 
 

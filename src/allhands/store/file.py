@@ -87,6 +87,10 @@ class FileStore(TableStore):
     def __repr__(self) -> str:
         return f"FileStore({self.path!r})"
 
+    def num_keys(self) -> int:
+        """Return the number of keys, and 1 for the store's count of its users."""
+        return super().num_keys() + 1
+
     def clone(self) -> FileStore:
         """Return another object on the same data, with its own timeout."""
         other = FileStore.__new__(FileStore)

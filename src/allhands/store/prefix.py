@@ -95,15 +95,8 @@ class PrefixStore(Store):
         return self._store.delete_key(self._key(key))
 
     def num_keys(self) -> int:
-        """Return the number of keys with the prefix.
-
-        If the underlying store cannot list its keys, this is the number of all its
-        keys.
-        """
-        try:
-            return len(self.list_keys())
-        except NotImplementedError:
-            return self._store.num_keys()
+        """Return the number of all keys of the underlying store, with any prefix."""
+        return self._store.num_keys()
 
     def list_keys(self) -> list[str]:
         """Return the keys with the prefix, without the prefix."""

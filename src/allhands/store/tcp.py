@@ -121,10 +121,11 @@ class TCPStore(Store):
             port = self._server.port
         self._port = port
         self._client = self._connect() if not is_master else self._connect_to_own()
-        if size is not None and size > 0:
-            self._join()
-            if is_master and wait_for_workers:
-                self._client.await_workers(size, self._limit)
+        count = 0 if size is None or size < 0 else size
+        if count or wait_for_workers:
+            self._join(wait_for_workers)
+        if count and is_master and wait_for_workers:
+            self._client.await_workers(count, self._limit)
 
     def _serve(self, port: int, multi_tenant: bool, fd: int | None) -> StoreServer:
         if not multi_tenant:
@@ -169,12 +170,12 @@ class TCPStore(Store):
             return True
         return False
 
-    def _join(self) -> None:
+    def _join(self, is_key: bool) -> None:
         """Join the server; if the server is just ending, join its successor."""
         deadline = time.monotonic() + self._limit
         while True:
             try:
-                self._client.join(self._limit)
+                self._client.join(is_key, self._limit)
                 return
             except DistNetworkError:
                 left = deadline - time.monotonic()
@@ -237,7 +238,11 @@ class TCPStore(Store):
         return self._client.delete_key(as_key(key), self._limit)
 
     def num_keys(self) -> int:
-        """Return the number of keys; the store has no keys of its own."""
+        """Return the number of keys, and 1 for the store's own key.
+
+        The store has a key of its own, which counts the workers, once a store was made
+        with `wait_for_workers`. Only this method shows it.
+        """
         return self._client.num_keys(self._limit)
 
     def list_keys(self) -> list[str]:

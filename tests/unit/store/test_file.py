@@ -320,7 +320,16 @@ def test_keys_and_values_are_bounded_as_in_a_tcp_store(path):
     store.set("k" * 65536, "v")
     with pytest.raises(ValueError, match="a key of 65537 bytes"):
         store.set("k" * 65537, "v")
+    assert store.list_keys() == ["k" * 65536]
+
+
+def test_the_users_are_one_key(path):
+    """As in torch, whose FileStore lists it, too."""
+    store = FileStore(path, 1)
     assert store.num_keys() == 1
+    store.set("k", "v")
+    assert store.num_keys() == store.clone().num_keys() == 2
+    assert store.list_keys() == ["k"]
 
 
 # Who may have written it

@@ -193,7 +193,19 @@ def test_world_size_waits_for_all(unused_port):
     store = master(port=unused_port, world_size=3)
     for maker in makers:
         maker.join()
+    assert store.list_keys() == []
+
+
+def test_workers_that_are_waited_for_are_one_key():
+    """As in torch; `list_keys` doesn't show it, and it can't be deleted."""
+    limit = timedelta(seconds=20)
+    store = TCPStore(HOST, 0, None, True, limit, wait_for_workers=False)
+    TCPStore(HOST, store.port, 2, False, limit, wait_for_workers=False)
     assert store.num_keys() == 0
+    for _ in range(2):
+        TCPStore(HOST, store.port)
+        assert store.num_keys() == 1
+    assert store.list_keys() == []
 
 
 def test_world_size_times_out():
@@ -290,7 +302,7 @@ def test_keys_are_bounded(store):
     store.set("k" * 65536, "v")
     with pytest.raises(ValueError, match="65537 bytes"):
         store.set("k" * 65537, "v")
-    assert store.num_keys() == 1
+    assert store.list_keys() == ["k" * 65536]
 
 
 # Servers that are none of ours
