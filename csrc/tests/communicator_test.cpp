@@ -202,6 +202,30 @@ void test_a_wait_that_is_interrupted_before_the_peers_come() {
   });
 }
 
+// The thread sleeps while another one carries out the only operation, but not longer.
+void test_what_an_interrupted_wait_leaves_is_done_while_nobody_waits() {
+  std::atomic<bool> is_left = false;
+  run_communicators(2, [&](Communicator& comm) {
+    std::vector<float> data = {1};
+    const Buffer buffer = buffer_of(data);
+    comm.run(barrier(), soon());
+    if (comm.rank() == 1)
+      while (!is_left) std::this_thread::yield();
+    const auto work =
+        comm.post(all_reduce(buffer, buffer, ReduceOp::Sum, 1), soon().deadline);
+    if (comm.rank() == 0) {
+      static int looks;
+      looks = 0;
+      const Error error = error_of(
+          [&] { comm.wait(*work, without_limit([] { return ++looks == 3; })); });
+      CHECK(error.kind() == ErrorKind::Interrupted);
+      is_left = true;
+    }
+    work->wait(soon());  // without carrying it out
+    CHECK(data[0] == 2);
+  });
+}
+
 // Of operations of every size: those whose memory peers read are the progress thread's
 // alone.
 void test_a_callback_may_wait_for_another_operation() {
@@ -405,6 +429,7 @@ int main() {
   test_wait_that_expires_leaves_the_operation_running();
   test_a_wait_with_a_limit_that_ends_before_the_peers_come();
   test_a_wait_that_is_interrupted_before_the_peers_come();
+  test_what_an_interrupted_wait_leaves_is_done_while_nobody_waits();
   test_a_callback_may_wait_for_another_operation();
   test_operations_are_numbered_alike();
   test_arguments();

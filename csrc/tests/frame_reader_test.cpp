@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "allhands/base/fd.hpp"
 #include "check.hpp"
@@ -54,6 +55,26 @@ void test_a_frame_that_nobody_wants_is_skipped() {
   }
 }
 
+// They are more than the reader has memory for at once.
+void test_all_frames_that_have_come_are_read_at_once() {
+  constexpr int kFrames = 2000;
+  int ends[2];
+  CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+  const Fd there(ends[0]);
+  Wire wire{UnforkedFd(Fd(ends[1]))};
+  Nobody sink;
+  FrameReader reader(sink);
+  std::vector<FrameHead> frames;
+  for (std::uint64_t number = 1; number <= kFrames; ++number)
+    frames.push_back({0, FrameKind::Room, 5, number, 0, 0, 0});
+  put(there.get(), std::as_bytes(std::span(frames)));
+  CHECK(reader.read(wire) && sink.num_heads == kFrames);
+  CHECK(!reader.read(wire));
+}
+
 }  // namespace
 
-int main() { test_a_frame_that_nobody_wants_is_skipped(); }
+int main() {
+  test_a_frame_that_nobody_wants_is_skipped();
+  test_all_frames_that_have_come_are_read_at_once();
+}

@@ -24,7 +24,7 @@ CORE = {
     "calibration": "calibration|choose|select",
     "comm": "communicator|bootstrap|select|shared|observer|opening|hosts|local_ranks",
     "engine": "engine|overwritten|message_memory|observer|suspended",
-    "host": "base|wait|placement|select|peer_reads|bootstrap",
+    "host": "base|wait|contention|placement|select|peer_reads|bootstrap",
     "hosts": "hosts|local_ranks",
     "kernels": "reduce|pack",
     "net": "store|sha256|base|bootstrap|interfaces|tls|opening",
