@@ -32,7 +32,7 @@ from allhands.store.arguments import (
     wrapped,
 )
 from allhands.store.compare_set import exists, look, replace
-from allhands.store.found import Found
+from allhands.store.found import found_in
 from allhands.store.hook import cover
 from allhands.store.limits import (
     DEFAULT_TIMEOUT,
@@ -301,14 +301,8 @@ class Store:
 
     def _survey(self, prefix: str, count: int) -> bytes:
         """Return a `Found` for each of the keys `prefix` + "0", "1", and so on."""
-
-        def found(key: str) -> Found:
-            value = self._look(key)
-            if value is None:
-                return Found.NOTHING
-            return Found.SOME_VALUE if value else Found.EMPTY_VALUE
-
-        return bytes(found(f"{prefix}{number}") for number in range(count))
+        looks = (self._look(f"{prefix}{number}") for number in range(count))
+        return bytes(found_in(value) for value in looks)
 
     def _route(self) -> Route | None:
         """Return how this process reaches the data; None if this is unknown."""

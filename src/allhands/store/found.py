@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["Found"]
+__all__ = ["Found", "found_in"]
 
 
 class Found(IntEnum):
@@ -13,3 +13,10 @@ class Found(IntEnum):
     NOTHING = 0
     EMPTY_VALUE = 1
     SOME_VALUE = 2
+
+
+def found_in(value: bytes | None) -> Found:
+    """Return what a survey finds at a key with this value; None if it has none."""
+    if value is None:
+        return Found.NOTHING
+    return Found.SOME_VALUE if value else Found.EMPTY_VALUE

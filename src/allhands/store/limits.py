@@ -27,14 +27,15 @@ def wait_timeout(keys: Sequence[str], limit: timedelta) -> DistStoreError:
     return DistStoreError(f"wait timeout after {in_ms(limit)}ms, keys: {listed}")
 
 
-def poll(limit: timedelta, longest: float = 0.01) -> Iterator[None]:
+def poll(limit: timedelta, longest: float = 0.01, scale: float = 1.0) -> Iterator[None]:
     """Yield at once, at growing intervals, and for the last time when `limit` passes.
 
     The intervals start at 0.2 ms, so a short wait ends soon, and grow to `longest`
-    seconds; with 10 ms a long wait costs next to nothing.
+    seconds; with 10 ms a long wait costs next to nothing. Where many wait at once, all
+    intervals are `scale` times as long.
     """
     begin, seconds = time.monotonic(), limit.total_seconds()
-    pause = 0.0002
+    pause, longest = 0.0002 * scale, longest * scale
     next_look = begin + LOOK_S
     yield
     while (left := begin + seconds - time.monotonic()) > 0:

@@ -38,7 +38,7 @@ from allhands.errors import DistStoreError
 from allhands.store.limits import poll
 from allhands.store.ownership import distrust
 
-__all__ = ["Log", "Record"]
+__all__ = ["LOCK_PAUSE_S", "Log", "Record"]
 
 Record = tuple[int, str, bytes]
 """Kind (1 to 255), key, value."""
@@ -46,9 +46,12 @@ Record = tuple[int, str, bytes]
 _MAGIC = b"allhands store 1\n"
 # Bytes read at a time, unless a record is longer.
 _PIECE = 1 << 20
-# s. Others hold the lock for a far shorter time, and a user that looks rarely seldom
-# finds it taken.
-_PAUSE = 0.001
+LOCK_PAUSE_S = 0.001
+"""Seconds between two tries to take the lock, after the first ones.
+
+Others hold it for a far shorter time, and a user that looks rarely seldom finds it
+taken.
+"""
 
 
 class Log:
@@ -130,14 +133,16 @@ class Log:
             self._check_refusal(error)
 
     @contextmanager
-    def locked(self, limit: timedelta) -> Iterator[None]:
-        """Hold the lock within the `with` block.
+    def locked(self, limit: timedelta, scale: float = 1.0) -> Iterator[None]:
+        """Hold the lock within the `with` block; `scale` is that of `poll`.
 
         Raises:
             DistStoreError: another process held the lock for `limit`.
         """
         try:
-            if all(self.try_to_lock() is None for _ in poll(limit, _PAUSE)):
+            if all(
+                self.try_to_lock() is None for _ in poll(limit, LOCK_PAUSE_S, scale)
+            ):
                 raise self.is_locked(limit)
             yield
         finally:

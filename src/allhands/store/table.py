@@ -11,7 +11,8 @@ from allhands.errors import QueueEmptyError
 from allhands.options import as_timedelta
 from allhands.store.arguments import as_keys
 from allhands.store.base import Store
-from allhands.store.limits import poll, wait_timeout
+from allhands.store.found import Found, found_in
+from allhands.store.limits import wait_timeout
 from allhands.store.route import Route
 
 __all__ = ["TableStore"]
@@ -36,14 +37,13 @@ class TableStore(Store):
         self, limit: timedelta, act: Callable[..., T | None], *args: Any
     ) -> T | None:
         """Repeat `act` until its result is not None; None after `limit`."""
-        for _ in poll(limit):
-            found = self._do(act, *args)
-            if found is not None:
-                return found
-        return None
+        raise NotImplementedError
 
     def _route(self) -> Route:
         return Route()
+
+    def _survey(self, prefix: str, count: int) -> bytes:
+        return bytes(self._do(self._found, prefix, count))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"{self!r} cannot be pickled: every process makes its own")
@@ -131,6 +131,10 @@ class TableStore(Store):
     def has_extended_api(self) -> bool:
         """Return True: all of these work."""
         return True
+
+    def _found(self, prefix: str, count: int) -> list[Found]:
+        find = self._table.find
+        return [found_in(find(f"{prefix}{number}")) for number in range(count)]
 
     def _contains_all_or_none(self, keys: list[str]) -> bool | None:
         return self._table.contains_all(keys) or None

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from allhands import DistStoreError, FileStore
 from allhands.store import ownership
+from allhands.store.found import Found
 from allhands.store.log import Log
 from harness.ctrl_c import check_ctrl_c_ends
 from harness.pace import patient
@@ -217,6 +218,52 @@ def test_a_file_that_is_removed_while_one_waits_to_enter(path):
     assert FileStore(path).get("k") == b"v"
     del first
     assert os.path.exists(path)
+
+
+# Many users
+
+
+@pytest.fixture
+def tries(monkeypatch):
+    """Whether each try to take the lock succeeded, in order."""
+    tries = []
+    try_to_lock = Log.try_to_lock
+
+    def noted(log):
+        has_news = try_to_lock(log)
+        tries.append(has_news is not None)
+        return has_news
+
+    monkeypatch.setattr(Log, "try_to_lock", noted)
+    return tries
+
+
+def test_a_survey_takes_the_lock_once(path, tries):
+    store = FileStore(path)
+    store.set("k/7", "v")
+    tries.clear()
+    assert [*store._survey("k/", 100)].count(Found.SOME_VALUE) == 1
+    assert tries == [True]
+
+
+@pytest.mark.parametrize("are_expected", [True, False])
+def test_of_many_users_each_looks_seldom(path, tries, are_expected):
+    """Else they take the CPUs from the one that has the lock."""
+    stores = [FileStore(path, 200 if are_expected else -1)]
+    stores += [FileStore(path) for _ in range(0 if are_expected else 199)]
+    store = stores[-1]
+    store.set_timeout(SECOND / 5)
+    tries.clear()
+    with pytest.raises(DistStoreError, match="wait timeout"):
+        store.get("k")
+    assert 2 <= len(tries) <= 7
+    log = Log(path)
+    with log.locked(SECOND):
+        tries.clear()
+        with pytest.raises(DistStoreError, match=r"lock for 0.2 s"):
+            store.set("k", "v")
+        assert 2 <= len(tries) <= 7
+    log.close()
 
 
 # What a file says
