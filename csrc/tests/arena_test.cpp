@@ -31,6 +31,19 @@ void run_arenas_of(int size, Body body) {
   run_arenas(size, tuning, body);
 }
 
+// Of whole pages; a slot holds one, and a part of it for every rank has some lines.
+void test_chunks_are_as_large_as_the_tuning_says() {
+  const auto chunk = [](int size, std::uint64_t bytes) {
+    Tuning tuning = Tuning::for_ranks(size);
+    tuning.chunk_bytes = bytes;
+    return Layout(size).chunk_bytes(tuning);
+  };
+  CHECK(chunk(2, 128 << 10) == 128 << 10);
+  CHECK(chunk(2, (128 << 10) + 4095) == 128 << 10);
+  CHECK(chunk(2, 1) == 4096 && chunk(64, 1) == 64 * 256);
+  CHECK(chunk(2, 1 << 30) == 1 << 20);
+}
+
 void test_all_reduce(int size) {
   run_arenas_of(size, [&](Arena& arena) {
     for (const std::size_t count : counts(size)) {
@@ -341,6 +354,7 @@ void test_peers_of_an_interrupted_rank_are_not_interrupted() {
 }  // namespace
 
 int main() {
+  test_chunks_are_as_large_as_the_tuning_says();
   for (const int size : {1, 2, 3, 5, 8}) {
     test_all_reduce(size);
     test_all_reduce_of_a_strided_array(size);

@@ -19,7 +19,8 @@ NUM_NEAR = 10
 # By folder of csrc/allhands: the core's nearest programs, as a pattern.
 CORE = {
     "algorithms": "algorithm|choose|hosts",
-    "arena": "arena|scan|sparse|reads|cooperative|shared|scribbles|meeting|contention",
+    "arena": "arena|scan|sparse|reads|cooperative|shared|scribbles|meeting|contention"
+    "|held_up|large",
     "base": "base|wait|flight|rank_text|process|held_up",
     "calibration": "calibration|choose|select",
     "comm": "communicator|bootstrap|select|shared|observer|opening|hosts|local_ranks",
@@ -30,7 +31,7 @@ CORE = {
     "net": "store|sha256|base|bootstrap|interfaces|tls|opening",
     "store": "store",
     "transport/shm": "^transport|slices|engine|overwritten",
-    "transport/tcp": "tcp|tls|frame|hosts",
+    "transport/tcp": "tcp|tls|frame|replay|hosts",
     "transport/ucx": "ucx",
     "transport": "transport|engine",
 }
