@@ -114,9 +114,7 @@ void check_all_gather(const Operation& operation, int, int size) {
 void all_gather(Arena& arena, const Ways& ways, const Operation& operation) {
   const std::vector<Buffer>& inputs = operation.inputs;
   const Row own(inputs);
-  std::vector<Row> rows;
-  for (int rank = 0; rank < arena.size(); ++rank)
-    rows.emplace_back(part_of(operation.outputs, rank, inputs.size()));
+  const std::vector<Row> rows = rows_of(operation.outputs, arena.size());
   const std::size_t element = size_of(own.dtype());
   const Cut cut = {own.count(), arena.chunk_bytes() / element};
   const std::size_t bytes = cut.count * element;
@@ -153,9 +151,7 @@ void check_reduce_scatter(const Operation& operation, int, int size) {
 void reduce_scatter(Arena& arena, const Ways& ways, const Operation& operation) {
   const std::vector<Buffer>& outputs = operation.outputs;
   const Row output(outputs);
-  std::vector<Row> inputs;
-  for (int rank = 0; rank < arena.size(); ++rank)
-    inputs.emplace_back(part_of(operation.inputs, rank, outputs.size()));
+  const std::vector<Row> inputs = rows_of(operation.inputs, arena.size());
   const Parts parts(arena, output.dtype(), output.count());
   const Cut cut = {output.count(), parts.most()};
   Reduction reduction(arena, output.dtype(), operation.reduce_op);

@@ -79,6 +79,14 @@ Buffers part_of(const std::vector<Buffer>& list, int rank, std::size_t length) {
   return Buffers(list).subspan(static_cast<std::size_t>(rank) * length, length);
 }
 
+std::vector<Row> rows_of(const std::vector<Buffer>& list, int size) {
+  const std::size_t length = list.size() / static_cast<std::size_t>(size);
+  std::vector<Row> rows;
+  for (int rank = 0; rank < size; ++rank)
+    rows.emplace_back(part_of(list, rank, length));
+  return rows;
+}
+
 DType common_dtype(const std::vector<Buffer>& list) {
   for (const Buffer& buffer : list)
     if (!is_complex(buffer.dtype)) return buffer.dtype;

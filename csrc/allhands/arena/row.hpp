@@ -50,6 +50,9 @@ class Row {
 // The arrays of rank `rank` of a list that has `length` for each.
 Buffers part_of(const std::vector<Buffer>& list, int rank, std::size_t length);
 
+// A row for each rank of such a list.
+std::vector<Row> rows_of(const std::vector<Buffer>& list, int size);
+
 // The dtype in which a list is reduced as one array: if complex and real arrays are
 // mixed, that of the real ones.
 DType common_dtype(const std::vector<Buffer>& list);

@@ -91,9 +91,7 @@ void large_all_gather_coalesced(const Crossing& crossing, const Operation& opera
   const std::vector<Buffer>& inputs = operation.inputs;
   const int size = crossing.group.size();
   const Row input(inputs);
-  std::vector<Row> outputs;
-  for (int rank = 0; rank < size; ++rank)
-    outputs.emplace_back(part_of(operation.outputs, rank, inputs.size()));
+  const std::vector<Row> outputs = rows_of(operation.outputs, size);
   const std::size_t element = size_of(input.dtype());
   const Cut cut = blocks_of(input.count(), element, size);
   const KeptMemory::Loan memory =

@@ -17,9 +17,7 @@ void large_reduce_scatter_coalesced(const Crossing& crossing,
   const std::vector<Buffer>& outputs = operation.outputs;
   const int size = crossing.group.size();
   const Row output(outputs);
-  std::vector<Row> inputs;
-  for (int rank = 0; rank < size; ++rank)
-    inputs.emplace_back(part_of(operation.inputs, rank, outputs.size()));
+  const std::vector<Row> inputs = rows_of(operation.inputs, size);
   const std::size_t element = size_of(output.dtype());
   const Cut cut = blocks_of(output.count(), element, size);
   const KeptMemory::Loan memory =
