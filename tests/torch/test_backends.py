@@ -112,6 +112,22 @@ def test_the_timeout_is_set_by_torchs_function(tmp_path):
         assert job.join() == [[[], [], 7, 8, 9]] * 2
 
 
+@old
+@pytest.mark.parametrize(
+    "lack", ["del torch.library.get_kernel", "backendless._OPERATIONS = 'other'"]
+)
+def test_a_torch_that_lacks_some_functions_is_served(lack):
+    """torch 2.11, with which tensors of a GPU were tried, is one."""
+    run(
+        f"""if True:
+        import torch
+        from allhands.torch import AllhandsProcessGroup, backendless
+        {lack}
+        backendless.serve_without_backend(AllhandsProcessGroup, "cpu")
+        """
+    )
+
+
 def test_a_block_that_an_exception_left_is_begun_again(tmp_path):
     source = """
     from allhands.torch.work import ENDED

@@ -34,6 +34,8 @@ def serve_without_backend(groups: type[Any], *devices: str) -> None:
     _libraries.append(library)
     for operation in (_all_gather_into_tensor_out, _batch_p2p_ops):
         name = operation.__name__.removeprefix("_")
+        if not _can_be_replaced(name):
+            continue
         for device in devices:
             key = device.upper()
             theirs = torch.library.get_kernel(f"{_OPERATIONS}::{name}", key)
@@ -43,6 +45,12 @@ def serve_without_backend(groups: type[Any], *devices: str) -> None:
 
 
 _libraries: list[torch.library.Library] = []  # what they register ends with them
+
+
+def _can_be_replaced(name: str) -> bool:
+    """Return whether this torch has the operation; some older than 2.13 lack it."""
+    is_there = hasattr(getattr(torch.ops, _OPERATIONS), name)
+    return is_there and hasattr(torch.library, "get_kernel")
 
 
 def _chosen(
