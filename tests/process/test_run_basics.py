@@ -179,6 +179,7 @@ def test_a_missing_module_is_one_error_before_ranks_start():
         (["--rdzv-backend=c10", "x.py"], "is 'c10'; want one of static, c10d, etcd"),
         (["--nproc-per-node=0", "x.py"], "'0'; want a number from 1 up"),
         (["--nproc-per-node=gpus", "x.py"], "want a number from 1 up, or one of auto"),
+        (["-n", "9" * 20, "x.py"], "a job has at most 1048576 ranks"),
         (
             ["--redirects=7", "x.py"],
             "'7' does not match a choice of streams: want 0, 1, 2",

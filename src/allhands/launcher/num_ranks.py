@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 
+from allhands.rendezvous.place import MOST_RANKS
+
 __all__ = ["determine_local_world_size"]
 
 
@@ -13,7 +15,7 @@ def determine_local_world_size(nproc_per_node: str) -> int:
 
     Raises:
         ValueError: it is no positive number and none of auto, cpu, gpu; or gpu, and no
-            GPU can be counted.
+            GPU can be counted; or more ranks than a job can have.
     """
     if nproc_per_node == "cpu":
         return len(os.sched_getaffinity(0))
@@ -29,7 +31,11 @@ def determine_local_world_size(nproc_per_node: str) -> int:
             f"--nproc-per-node is {nproc_per_node!r}; want a number from 1 up, or one "
             "of auto, cpu, gpu"
         )
-    return int(nproc_per_node)
+    if (number := int(nproc_per_node)) > MOST_RANKS:
+        raise ValueError(
+            f"--nproc-per-node is {number}; a job has at most {MOST_RANKS} ranks"
+        )
+    return number
 
 
 def _num_gpus() -> int:
