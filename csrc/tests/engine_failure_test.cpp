@@ -1,6 +1,7 @@
 // Messages that fail, are refused or given up, and messages of ranks that left.
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <string>
 
 #include "allhands/base/error.hpp"
@@ -279,6 +280,54 @@ void test_a_large_send_that_is_given_up_does_not_arrive_in_part() {
   });
 }
 
+// A rank whose group breaks gives up its messages before it tells that it leaves.
+// Returns whether the receive failed: it may have the whole message already.
+bool is_receive_ended_by_broken_group() {
+  const MakeTransport make = kind->make_group(2, tuning);
+  std::atomic<bool> is_offered = false, is_posted = false, is_broken = false;
+  std::atomic<bool> is_given_up = false, is_told = false, has_failed = false;
+  const auto failure = [&]() -> std::optional<Error> {
+    if (!is_broken) return std::nullopt;
+    return Error(ErrorKind::RankFailed, "rank 7 died", {7});
+  };
+  run_ranks(2, [&](int rank) {
+    ProgressEngine engine(make(rank), membership(rank, 2), tuning,
+                          {.failure = failure});
+    std::vector<float> data(100'000, rank == 0 ? 1.0f : 0.0f);
+    if (rank == 0) {
+      const auto sent = engine.post_send(buffer_of(data), 1, 0, soon().deadline);
+      is_offered = true;
+      while (!is_posted) std::this_thread::yield();
+      is_broken = true;
+      engine.give_up({&sent, 1}, Error(ErrorKind::Backend, "the group is broken"));
+      is_given_up = true;
+      while (!is_told) std::this_thread::yield();
+      return;
+    }
+    while (!is_offered) std::this_thread::yield();
+    const auto received = engine.post_recv(buffer_of(data), 0, 0, soon().deadline);
+    is_posted = true;
+    while (!is_given_up) std::this_thread::yield();
+    try {
+      wait(engine, received, soon());
+      CHECK(are_all(1, data));
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::RankFailed);
+      CHECK(has(error, "recv(float32"));
+      CHECK(has(error, "rank 7 died"));
+      has_failed = true;
+    }
+    is_told = true;
+  });
+  return has_failed;
+}
+
+void test_a_message_that_a_broken_group_ended_is_told_as_that() {
+  int num_failed = 0;
+  for (int i = 0; i < 20; ++i) num_failed += is_receive_ended_by_broken_group();
+  CHECK(num_failed > 0);
+}
+
 // Nobody writes to the array of a receive that has raised.
 void test_a_large_recv_that_is_given_up_leaves_its_array_alone() {
   constexpr std::size_t kCount = 100'000;
@@ -352,6 +401,7 @@ void test_failures_of_messages() {
   test_mismatch_is_told_to_both(50000);
   test_a_send_that_expires_is_withdrawn();
   test_a_large_send_that_is_given_up_does_not_arrive_in_part();
+  test_a_message_that_a_broken_group_ended_is_told_as_that();
   test_a_large_recv_that_is_given_up_leaves_its_array_alone();
   test_what_is_given_up_together_arrives_up_to_some_message();
 }

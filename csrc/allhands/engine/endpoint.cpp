@@ -38,10 +38,11 @@ Landed landed_of(Link& link, std::span<const std::byte> record) {
 }  // namespace
 
 Endpoint::Endpoint(Transport& transport, const Membership& members,
-                   const Tuning& tuning)
+                   const Tuning& tuning, const PeerWatch& watch)
     : transport_(transport),
       members_(members),
       tuning_(tuning),
+      watch_(watch),
       channels_(static_cast<std::size_t>(members.size())) {}
 
 Endpoint::Channel& Endpoint::channel(int peer) {
@@ -312,7 +313,10 @@ void Endpoint::handle_refusal(int source, const Message& message, Ended& ended) 
 void Endpoint::handle_cancel(int source, const Message& message, Ended& ended) {
   matching_.drop_offer(source, message.send_id);
   if (TransferPtr receive = channel(source).inbox.cancel(message.send_id)) {
-    const Error error = withdrawn_error(*receive, members_);
+    // A rank whose group breaks gives up its messages, and leaves only then.
+    const std::optional<Error> abortion = watch_.abortion();
+    const Error error = abortion ? aborted_error(*receive, *abortion, members_)
+                                 : withdrawn_error(*receive, members_);
     ended.add(std::move(receive), error);
   }
 }
@@ -337,9 +341,8 @@ void Endpoint::end_all(const Error& reason, Ended& ended) {
   // The last one first: what is before it may go on meanwhile.
   const std::vector<TransferPtr> all = pending();
   for (const TransferPtr& transfer : std::views::reverse(all)) {
-    const std::string text = describe(*transfer, members_) + ": " + reason.what();
     try {
-      withdraw(transfer, reason.retold(text), ended);
+      withdraw(transfer, aborted_error(*transfer, reason, members_), ended);
     } catch (const LinkError&) {
       // The transfer has ended all the same; only the peer cannot be told.
     }

@@ -16,6 +16,7 @@
 #include "allhands/engine/matching.hpp"
 #include "allhands/engine/message.hpp"
 #include "allhands/engine/outbox.hpp"
+#include "allhands/engine/peer_watch.hpp"
 #include "allhands/engine/transfer.hpp"
 #include "allhands/host/membership.hpp"
 #include "allhands/host/tuning.hpp"
@@ -25,7 +26,8 @@ namespace allhands {
 
 class Endpoint {
  public:
-  Endpoint(Transport& transport, const Membership& members, const Tuning& tuning);
+  Endpoint(Transport& transport, const Membership& members, const Tuning& tuning,
+           const PeerWatch& watch);
 
   // Writes the whole message now. Returns false if it cannot; then nothing has
   // happened.
@@ -118,6 +120,7 @@ class Endpoint {
   Transport& transport_;
   const Membership& members_;
   const Tuning& tuning_;
+  const PeerWatch& watch_;
   // By peer; null before first use.
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<int> open_;  // peers whose channel is not null

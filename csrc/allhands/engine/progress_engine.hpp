@@ -160,8 +160,8 @@ class ProgressEngine {
   std::mutex placement_mutex_;  // guards the transport's Placement
 
   std::mutex mutex_;  // guards what follows
-  Endpoint endpoint_;
   PeerWatch watch_;
+  Endpoint endpoint_;
   std::optional<Error> ended_;     // why nothing can be posted any more
   std::vector<TransferPtr> lost_;  // with peers that are gone
   std::vector<bool> is_told_;      // by peer: whether a call has thrown that it is gone

@@ -69,6 +69,11 @@ Error gone_error(const Transfer& transfer, const std::vector<int>& gone,
                gone);
 }
 
+Error aborted_error(const Transfer& transfer, const Error& reason,
+                    const Membership& members) {
+  return reason.retold(describe(transfer, members) + ": " + reason.what());
+}
+
 Error withdrawn_error(const Transfer& receive, const Membership& members) {
   return Error(ErrorKind::Backend,
                describe(receive, members) + ": the sender gave it up");

@@ -28,6 +28,9 @@ std::string late_text(const Transfer& transfer, Deadline::Duration waited,
 // `how` is known of the first one; may be empty.
 Error gone_error(const Transfer& transfer, const std::vector<int>& gone,
                  const std::string& how, const Membership& members);
+// The group broke, for `reason`, before the transfer had ended.
+Error aborted_error(const Transfer& transfer, const Error& reason,
+                    const Membership& members);
 // The sender has given up the message.
 Error withdrawn_error(const Transfer& receive, const Membership& members);
 // What rank `source` sent does not fit the receive.
