@@ -38,6 +38,8 @@ CORE = {
 
 _COLLECTIVES = [
     "tests/unit/ops/test_collectives.py",
+    "tests/unit/ops/test_gather_scatter.py",
+    "tests/unit/ops/test_all_to_all.py",
     "tests/unit/ops/test_reductions.py",
     "tests/unit/ops/test_mismatches.py",
     "tests/unit/ops/test_timeouts.py",
@@ -70,6 +72,9 @@ _HOSTS = [
 ]
 _GROUPS = [
     "tests/unit/groups/test_lifetime.py",
+    "tests/unit/groups/test_init_failures.py",
+    "tests/unit/groups/test_new_group.py",
+    "tests/unit/groups/test_leaving.py",
     "tests/unit/groups/test_order.py",
     "tests/process/test_init_failures.py",
     "tests/process/test_descriptors.py",
@@ -84,6 +89,7 @@ _ARRAYS = [
 _STORES = [
     "tests/unit/store",
     "tests/contract/test_store.py",
+    "tests/contract/test_store_updates.py",
     "tests/unit/rendezvous",
     "tests/process/test_tcp_store.py",
 ]

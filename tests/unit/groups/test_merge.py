@@ -12,13 +12,7 @@ import pytest
 import allhands as dist
 from allhands.store.limits import poll
 from harness.ranks import LIMIT, run_ranks
-
-
-def total(group=None):
-    """The sum of the members' ranks in the world, by all_reduce."""
-    array = np.array([dist.get_rank()])
-    dist.all_reduce(array, group=group)
-    return int(array[0])
+from harness.worlds import total
 
 
 def merge(store, size=5, limit=LIMIT):

@@ -15,15 +15,9 @@ from allhands.store import HashStore
 from harness.pace import patient
 from harness.ranks import LIMIT, outcomes, run_ranks
 from harness.stores import DictStore
+from harness.worlds import total
 
 Mismatch = dist.CollectiveMismatchError
-
-
-def total(group=None):
-    """The sum of the members' global ranks, by all_reduce."""
-    array = np.array([dist.get_rank()])
-    dist.all_reduce(array, group=group)
-    return int(array[0])
 
 
 USES = {

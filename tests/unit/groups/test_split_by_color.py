@@ -6,13 +6,7 @@ import pytest
 import allhands as dist
 from allhands.groups.world import World, use
 from harness.ranks import run_ranks
-
-
-def total(group):
-    """The sum of the members' global ranks, by all_reduce."""
-    array = np.array([dist.get_rank()])
-    dist.all_reduce(array, group=group)
-    return int(array[0])
+from harness.worlds import total
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8])

@@ -10,15 +10,9 @@ import pytest
 
 import allhands as dist
 from harness.ranks import LIMIT, outcomes, run_ranks
+from harness.worlds import total
 
 OUT = dist.GroupMember.NON_GROUP_MEMBER
-
-
-def total(group=None):
-    """The sum of the members' global ranks, by all_reduce."""
-    array = np.array([dist.get_rank()])
-    dist.all_reduce(array, group=group)
-    return int(array[0])
 
 
 def test_new_subgroups_divides_the_world():
