@@ -135,15 +135,18 @@ void test_no_rank_crashes_or_hangs(unsigned seed) {
   Aside& aside = Aside::make();
   const std::vector<pid_t> ranks =
       fork_each(kSize, [&](int rank) { run_rank(memory, aside, rank); });
-  while (aside.num_rounds < 10) std::this_thread::yield();
+  const auto await_round = [&](int round, Deadline::Duration limit) {
+    const Deadline last = Deadline::after(limit);
+    while (aside.num_rounds < round && !last.is_expired()) std::this_thread::yield();
+  };
+  await_round(10, 10 * kLimit);  // they may be late on a busy machine, and give up
   Scribbler scribbler(memory->data(), seed);
   std::size_t num_running = ranks.size();
   bool are_well = true;
   while (num_running > 0) {
     scribbler.scribble();
-    const int next = aside.num_rounds + static_cast<int>(seed % 4) * 20;
-    const Deadline last = Deadline::after(std::chrono::milliseconds(20));
-    while (aside.num_rounds < next && !last.is_expired()) std::this_thread::yield();
+    await_round(aside.num_rounds + static_cast<int>(seed % 4) * 20,
+                std::chrono::milliseconds(20));
     int status = 0;
     if (waitpid(-1, &status, WNOHANG) <= 0) continue;
     --num_running;
