@@ -28,48 +28,59 @@ class Nobody final : public FrameSink {
   int num_heads = 0;
 };
 
-void put(int fd, std::span<const std::byte> bytes) {
-  CHECK(::write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
-}
+// A reader of what is put into `there`.
+struct Reading {
+  Reading() : Reading(connected()) {}
+
+  void put(std::span<const std::byte> bytes) const {
+    CHECK(::write(there.get(), bytes.data(), bytes.size()) ==
+          static_cast<ssize_t>(bytes.size()));
+  }
+  bool read() { return reader.read(wire); }
+
+  Fd there;
+  Wire wire;
+  Nobody sink;
+  FrameReader reader{sink};
+
+ private:
+  using Ends = std::array<int, 2>;
+  explicit Reading(const Ends& ends) : there(ends[0]), wire(UnforkedFd(Fd(ends[1]))) {}
+  static Ends connected() {
+    Ends ends;
+    CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()) == 0);
+    return ends;
+  }
+};
 
 // Wherever it is cut in two.
 void test_a_frame_that_nobody_wants_is_skipped() {
   constexpr std::uint32_t kBody = 40;
   for (std::size_t cut = 1; cut < sizeof(FrameHead) + kBody; ++cut) {
-    int ends[2];
-    CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
-    const Fd there(ends[0]);
-    Wire wire{UnforkedFd(Fd(ends[1]))};
-    Nobody sink;
-    FrameReader reader(sink);
+    Reading reading;
     std::array<std::byte, sizeof(FrameHead) + kBody> frame = {};
     const FrameHead head = {kBody, FrameKind::Record, 5, 1, 0, 0, 0};
     std::memcpy(frame.data(), &head, sizeof(head));
-    put(there.get(), std::span(frame).first(cut));
-    CHECK(reader.read(wire));
-    put(there.get(), std::span(frame).subspan(cut));
-    CHECK(reader.read(wire));
+    reading.put(std::span(frame).first(cut));
+    CHECK(reading.read());
+    reading.put(std::span(frame).subspan(cut));
+    CHECK(reading.read());
     const FrameHead next = {0, FrameKind::Room, 5, 2, 0, 0, 0};
-    put(there.get(), std::as_bytes(std::span(&next, 1)));
-    CHECK(reader.read(wire) && sink.num_heads == 2);
+    reading.put(std::as_bytes(std::span(&next, 1)));
+    CHECK(reading.read() && reading.sink.num_heads == 2);
   }
 }
 
 // They are more than the reader has memory for at once.
 void test_all_frames_that_have_come_are_read_at_once() {
   constexpr int kFrames = 2000;
-  int ends[2];
-  CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
-  const Fd there(ends[0]);
-  Wire wire{UnforkedFd(Fd(ends[1]))};
-  Nobody sink;
-  FrameReader reader(sink);
+  Reading reading;
   std::vector<FrameHead> frames;
   for (std::uint64_t number = 1; number <= kFrames; ++number)
     frames.push_back({0, FrameKind::Room, 5, number, 0, 0, 0});
-  put(there.get(), std::as_bytes(std::span(frames)));
-  CHECK(reader.read(wire) && sink.num_heads == kFrames);
-  CHECK(!reader.read(wire));
+  reading.put(std::as_bytes(std::span(frames)));
+  CHECK(reading.read() && reading.sink.num_heads == kFrames);
+  CHECK(!reading.read());
 }
 
 }  // namespace

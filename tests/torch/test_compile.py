@@ -48,26 +48,24 @@ def test_collectives_in_compiled_functions(tmp_path):
             dist.reduce_scatter_tensor(part, whole, group=dist.group.WORLD)
             return part * dist.get_world_size()
 
-        def messages_in_one_graph(x):
+        def exchanged(x):
             peer = 1 - dist.get_rank()
             received = torch.zeros_like(x)
             messages = [
                 dist.P2POp(dist.irecv, received, peer), dist.P2POp(dist.isend, x, peer)]
             for work in dist.batch_isend_irecv(messages):
                 work.wait()
-            return received + x
+            return received
+
+        def messages_in_one_graph(x):
+            return exchanged(x) + x
 
         def in_parts(x):
             dist.broadcast(x, 1)
             work = dist.all_reduce(x, dist.ReduceOp.MAX, async_op=True)
             y = x.square().sum()
             work.wait()
-            peer = 1 - dist.get_rank()
-            received = torch.zeros_like(x)
-            messages = [
-                dist.P2POp(dist.irecv, received, peer), dist.P2POp(dist.isend, x, peer)]
-            for work in dist.batch_isend_irecv(messages):
-                work.wait()
+            received = exchanged(x)
             dist.barrier()
             future = dist.all_reduce(x, async_op=True).get_future()
             return future.wait()[0] + received * y

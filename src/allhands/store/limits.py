@@ -32,16 +32,21 @@ def poll(limit: timedelta, longest: float = 0.01, scale: float = 1.0) -> Iterato
 
     The intervals start at 0.2 ms, so a short wait ends soon, and grow to `longest`
     seconds; with 10 ms a long wait costs next to nothing. Where many wait at once, all
-    intervals are `scale` times as long.
+    intervals are `scale` times as long. A watch on the wait is called as
+    often as without.
     """
     begin, seconds = time.monotonic(), limit.total_seconds()
+    end = begin + seconds
     pause, longest = 0.0002 * scale, longest * scale
     next_look = begin + LOOK_S
     yield
-    while (left := begin + seconds - time.monotonic()) > 0:
-        time.sleep(min(pause, left))
+    next_try = time.monotonic() + pause
+    while (now := time.monotonic()) < end:
+        time.sleep(min(next_try, end, now + LOOK_S) - now)
         if (now := time.monotonic()) >= next_look:
             look(now - begin, seconds)
             next_look = time.monotonic() + LOOK_S
-        pause = min(pause * 1.5, longest)
-        yield
+        if now >= min(next_try, end):
+            pause = min(pause * 1.5, longest)
+            yield
+            next_try = time.monotonic() + pause

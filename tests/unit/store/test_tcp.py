@@ -197,7 +197,7 @@ def test_world_size_waits_for_all(unused_port):
 
 
 def test_workers_that_are_waited_for_are_one_key():
-    """As in torch; `list_keys` doesn't show it, and it can't be deleted."""
+    """As in torch; `list_keys` doesn't show it."""
     limit = timedelta(seconds=20)
     store = TCPStore(HOST, 0, None, True, limit, wait_for_workers=False)
     TCPStore(HOST, store.port, 2, False, limit, wait_for_workers=False)
