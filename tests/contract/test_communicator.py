@@ -6,6 +6,8 @@ communicators, and only `contract.IN_JOBS` are made. What is skipped stands in
 `harness.contract`.
 """
 
+import gc
+import weakref
 from dataclasses import replace
 from datetime import timedelta
 
@@ -172,6 +174,32 @@ def test_every_coalesced_operation(make, async_op):
                 assert work.result() is call.output
             for output, want in zip(flat(call.output), flat(expected), strict=True):
                 assert np.array_equal(output, want), call.op
+
+    run_ranks(SIZE, body)
+
+
+@pytest.fixture
+def no_collector():
+    """Nobody looks for cycles: what is in one is kept."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("async_op", [False, True])
+def test_no_output_is_kept(no_collector, make, async_op):
+    def body(rank):
+        communicator = make(dist.group.WORLD)
+        calls = [replace(call, async_op=async_op) for call, _ in everything_of(rank)]
+        while calls:
+            call = calls.pop()
+            op, seen = call.op, [weakref.ref(array) for array in call.outputs()]
+            work = communicator.submit(call)
+            if async_op:
+                work.wait()
+            del call, work
+            assert not [kept for kept in seen if kept() is not None], op
 
     run_ranks(SIZE, body)
 

@@ -77,6 +77,11 @@ REASONS = {
         NO_SHARED_ARRAYS: ("shared_arrays",),
         NOT_COMPARED: ("ranks_that_call_different_things_are_told_so",),
     },
+    "content check": {
+        "compares in a thread, which drops a call a moment later": (
+            "no_output_is_kept",
+        ),
+    },
     "one by one": {NO_SHARED_ARRAYS: ("shared_arrays",)},
     "user's group": {
         "torch has no method for it": (

@@ -49,12 +49,13 @@ class PyCommunicator {
 
   // Runs `operation` now.
   void run(const Operation& operation, Deadline::Duration timeout);
-  // Queues the operation and returns its Work; `arrays` live until the operation has
-  // ended.
+  // Queues the operation and returns its Work; see `keep`.
   std::shared_ptr<Work> post(Operation operation, nanobind::object arrays,
                              Deadline::Duration timeout);
-  // Keeps `arrays` alive until `work` has ended and something else is posted.
+  // Keeps `arrays` alive until `work` has ended, and then until `drop_ended`.
   void keep(std::shared_ptr<Work> work, nanobind::object arrays);
+  // Frees the arrays of what has ended: called as something is posted or waited for.
+  void drop_ended();
 
   // Tells `observer` of later operations; None: nobody.
   void observe(nanobind::object observer);
@@ -68,7 +69,6 @@ class PyCommunicator {
 
  private:
   void leave_to_another_thread();
-  void drop_ended();
 
   using Pending = std::pair<std::shared_ptr<Work>, nanobind::object>;
 

@@ -129,11 +129,24 @@ nb::object make(PyObject* of, std::shared_ptr<Work> work, TransferPtr transfer,
   return self;
 }
 
+// Frees the arrays of operations that have ended as the scope ends, under the GIL.
+class ArraysFreed {
+ public:
+  explicit ArraysFreed(const State& state) : of_(state.communicator) {}
+  ArraysFreed(const ArraysFreed&) = delete;
+  ArraysFreed& operator=(const ArraysFreed&) = delete;
+  ~ArraysFreed() { nb::inst_ptr<PyCommunicator>(of_)->drop_ended(); }
+
+ private:
+  const nb::object of_;
+};
+
 // This thread carries out the operation, if it has not begun, or moves the messages.
 bool wait(nb::handle self, nb::handle timeout) {
   State& state = state_of(self);
   Communicator& core = state.core();
   const Limits limits = limits_of_wait(timeout);
+  const ArraysFreed freed(state);
   const GilReleased unlocked;
   try {
     if (state.transfer)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import concurrent.futures
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 __all__ = ["Future"]
 
@@ -76,12 +76,14 @@ class Future(concurrent.futures.Future[Any]):
         after = Future()
         after.before_raising = self._tell
 
-        def resolve(_: object) -> None:
+        # It does not name `self`, which keeps it: no cycle is left to hold the arrays.
+        def resolve(done: concurrent.futures.Future[Any]) -> None:
             try:
-                value = callback(self)
+                value = callback(cast(Future, done))
             except BaseException as error:  # told to who waits for it
                 after.set_exception(error)
             else:
+                after.before_raising = None
                 after.set_result(value)
 
         self.add_done_callback(resolve)

@@ -113,18 +113,14 @@ class Call:
         written = _ids(self.output) if self.writes_on(rank) else set()
         changed: dict[int, Any] = {}
 
-        def mapped(arrays: Any) -> Any:
-            if isinstance(arrays, list):
-                return [mapped(array) for array in arrays]
-            if arrays is None:
-                return None
-            key = id(arrays)
+        def changed_once(array: Any) -> Any:
+            key = id(array)
             if key not in changed:
-                changed[key] = change(arrays, key in read, key in written)
+                changed[key] = change(array, key in read, key in written)
             return changed[key]
 
-        input = mapped(self.input)
-        return self._with(mapped(self.output), input)
+        input = _each(self.input, changed_once)
+        return self._with(_each(self.output, changed_once), input)
 
     def device(self) -> str:
         """Return the device type of the first array; "cpu" if there is none.
@@ -161,6 +157,13 @@ def _ids(arrays: Any) -> set[int]:
     if isinstance(arrays, list):
         return {each for part in arrays for each in _ids(part)}
     return {id(arrays)}
+
+
+def _each(arrays: Any, change: Callable[[Any], Any]) -> Any:
+    """Return `change` of each array, in lists as `arrays` is."""
+    if isinstance(arrays, list):
+        return [_each(part, change) for part in arrays]
+    return None if arrays is None else change(arrays)
 
 
 def _listed(arrays: Any) -> list[Any]:

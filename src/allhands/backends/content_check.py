@@ -215,6 +215,7 @@ class CheckedCommunicator(CheckingCommunicator):
                 check.ended.set_result(error)
             except BaseException:  # of a callback; go on comparing
                 sys.unraisablehook(_unraisable(check))
+            del check  # with its arrays, before the next one comes
 
     def _compared(self, check: _Check) -> BaseException | None:
         """Return the error of the operation or its comparison, or None."""

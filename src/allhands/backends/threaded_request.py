@@ -26,6 +26,8 @@ class ThreadedRequest:
         except Exception as error:
             self._error = error
         finally:
+            # It may be a method of this object, which would be kept by it, with arrays.
+            del self._function
             self._is_over.set()
 
     def is_over(self) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import weakref
 from datetime import timedelta
 
 import numpy as np
@@ -140,3 +141,13 @@ def test_a_failing_operation_is_told_of(monkeypatch):
         dist.barrier()
 
     run_ranks(2, body)
+
+
+def test_a_future_that_another_one_came_after_is_in_no_cycle():
+    future = Future()
+    after = future.then(lambda done: len(done.value()))
+    seen = weakref.ref(future)
+    future.set_result([1, 2])
+    del future
+    assert after.wait() == 2
+    assert seen() is None

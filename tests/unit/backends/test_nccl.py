@@ -180,6 +180,22 @@ def test_an_array_may_go_before_its_operation_has_run():
     run_ranks(2, body)
 
 
+def test_a_handle_that_was_waited_for_keeps_no_input():
+    def body(rank):
+        there = [Hidden(np.zeros(3)) for _ in range(2)]
+        mine = Hidden(np.ones(3))
+        seen = weakref.ref(mine)
+        work = dist.all_gather(there, mine, async_op=True)
+        del mine
+        assert seen() is not None
+        work.wait()
+        assert seen() is None  # before anybody looks for cycles
+        fake_cuda.current().synchronize()
+        assert work.is_completed()
+
+    run_ranks(2, body)
+
+
 def test_handles():
     def body(rank):
         array = Hidden(numbers(rank))

@@ -59,9 +59,11 @@ class NcclCall:
 
     def enqueue_copies_back(self) -> None:
         """Copy results to where they belong, in the stream."""
-        if self._after:
+        # Not kept: these name this object, and would keep it with its arrays.
+        after, self._after = self._after, []
+        if after:
             with self._in_stream():
-                for copy_back in self._after:
+                for copy_back in after:
                     copy_back()
 
     def end(self) -> None:
