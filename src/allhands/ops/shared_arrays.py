@@ -140,7 +140,7 @@ def peer_array(
 
 def _sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
     listed = shape if isinstance(shape, Sequence) else [shape]
-    sizes = tuple(operator.index(size) for size in listed)
+    sizes = tuple(map(operator.index, listed))
     for size in sizes:
         if not 0 <= size <= sys.maxsize:
             raise ValueError(
