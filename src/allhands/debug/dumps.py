@@ -15,6 +15,7 @@ from typing import Any
 
 from allhands._C import ANY_TAG
 from allhands.backends.frames import SourceLine
+from allhands.rendezvous.place import MOST_RANKS
 
 __all__ = [
     "ELSEWHERE",
@@ -28,6 +29,7 @@ __all__ = [
     "Group",
     "Thread",
     "integer",
+    "printable",
 ]
 
 SCHEMA = 1
@@ -187,13 +189,14 @@ class Dump:
                     f"its schema is {told['schema']!r}, this version reads {SCHEMA}"
                 )
             return cls(
-                rank=integer(told["rank"]),
-                world_size=integer(told["world_size"]),
-                host=str(told["host"]),
+                # -1: the process had no world.
+                rank=integer(told["rank"], -1, MOST_RANKS - 1),
+                world_size=integer(told["world_size"], -1, MOST_RANKS),
+                host=printable(told["host"]),
                 pid=integer(told["pid"]),
-                reason=str(told["reason"]),
+                reason=printable(told["reason"]),
                 time=integer(told["time_ns"]),
-                groups={str(k): _group(v) for k, v in told["pg_config"].items()},
+                groups={printable(k): _group(v) for k, v in told["pg_config"].items()},
                 entries=tuple(_entry(entry) for entry in told["entries"]),
                 threads=tuple(_thread(thread) for thread in told["threads"]),
                 failure=_failure(told["error"]) if told.get("error") else None,
@@ -222,21 +225,39 @@ class Dump:
 @cache
 def _width(dtype: str) -> int:
     """Return the bytes of an element of "float32", "bfloat16", "float8_e5m2"."""
-    bits = re.search(r"\d+", dtype)
+    bits = re.search(r"\d{1,4}", dtype)
     return int(bits[0]) // 8 if bits else 1
 
 
-def integer(value: Any, least: int = -_END) -> int:
-    """Return `value`, an integer from `least` on.
+def integer(value: Any, least: int = -_END, most: int = _END - 1) -> int:
+    """Return `value`, an integer from `least` to `most`, or of 64 bits.
 
     Raises:
-        TypeError: it is not such an integer, or has more than 64 bits.
+        TypeError: it is not such an integer.
     """
     if not isinstance(value, int):
         raise TypeError(f"{value!r:.40} is no number")
-    if not least <= value < _END:
-        raise TypeError(f"{value!r:.40} is not in [{least}, {_END})")
+    if not least <= value <= most:
+        raise TypeError(f"{value!r:.40} is not in [{least}, {most}]")
     return value
+
+
+def printable(value: Any) -> str:
+    """Return `value` as text that a terminal shows and any output can encode.
+
+    Names come from programs, and records from whoever wrote the file.
+    """
+    text = str(value)
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each == "\n" else ascii(each)[1:-1]
+        for each in text
+    )
+
+
+def _rank(value: Any) -> int:
+    return integer(value, 0, MOST_RANKS - 1)
 
 
 def _time(value: Any) -> int | None:
@@ -244,13 +265,17 @@ def _time(value: Any) -> int | None:
 
 
 def _group(told: Any) -> Group:
-    ranks = tuple(integer(rank) for rank in json.loads(told["ranks"]))
-    return Group(str(told["name"]), str(told["desc"]), ranks)
+    ranks = tuple(_rank(rank) for rank in json.loads(told["ranks"]))
+    return Group(printable(told["name"]), printable(told["desc"]), ranks)
 
 
 def _places(told: Any) -> tuple[SourceLine, ...]:
     return tuple(
-        SourceLine(str(place["name"]), str(place["filename"]), integer(place["line"]))
+        SourceLine(
+            printable(place["name"]),
+            printable(place["filename"]),
+            integer(place["line"]),
+        )
         for place in told
     )
 
@@ -258,14 +283,14 @@ def _places(told: Any) -> tuple[SourceLine, ...]:
 def _entry(told: Any) -> Entry:
     is_message = bool(told["is_p2p"])
     return Entry(
-        group=str(told["process_group"][0]),
-        op=str(told["op"]),
+        group=printable(told["process_group"][0]),
+        op=printable(told["op"]),
         number=integer(told["p2p_seq_id" if is_message else "collective_seq_id"]),
-        state=str(told["state"]),
+        state=printable(told["state"]),
         is_message=is_message,
-        dtype=str(told["dtype"]),
+        dtype=printable(told["dtype"]),
         count=integer(told["count"]),
-        reduce_op=str(told["reduce_op"]),
+        reduce_op=printable(told["reduce_op"]),
         partner=integer(told["partner"]),
         tag=integer(told["tag"]),
         is_async=bool(told["async_op"]),
@@ -280,18 +305,18 @@ def _entry(told: Any) -> Entry:
 
 def _thread(told: Any) -> Thread:
     return Thread(
-        str(told["name"]),
+        printable(told["name"]),
         bool(told["is_main"]),
-        str(told["inside"]),
+        printable(told["inside"]),
         _places(told["frames"]),
     )
 
 
 def _failure(told: Any) -> Failure:
     return Failure(
-        str(told["type"]),
-        str(told["message"]),
-        tuple(integer(rank) for rank in told["ranks"]),
-        str(told["group"]),
+        printable(told["type"]),
+        printable(told["message"]),
+        tuple(_rank(rank) for rank in told["ranks"]),
+        printable(told["group"]),
         _places(told["frames"]),
     )

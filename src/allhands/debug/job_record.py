@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TextIO
 
-from allhands.debug.dumps import Dump
+from allhands.debug.dumps import Dump, integer, printable
 from allhands.elastic.records import BEGINNING
+from allhands.rendezvous.place import MOST_RANKS
 
 __all__ = ["JobRecord", "read_job"]
 
@@ -81,14 +82,25 @@ def _read(file: str, endings: dict[int, str]) -> Iterator[Dump]:
                 if isinstance(told, dict) and "traceEvents" in told:
                     continue  # an output of `allhands trace`
                 is_of_a_job = isinstance(told, dict) and "ranks" in told
-                yield from map(Dump.of, told["ranks"] if is_of_a_job else [told])
+                yield from map(Dump.of, _ranks(told) if is_of_a_job else [told])
                 if is_of_a_job and isinstance(told.get("endings"), dict):
                     ended = told["endings"].items()
-                    endings.update({int(rank): str(how) for rank, how in ended})
+                    endings.update(_ending(rank, how) for rank, how in ended)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{file}: it is no flight record: {error}") from error
     except (TypeError, ValueError) as error:
         raise ValueError(f"{file}: {error}") from error
+
+
+def _ranks(told: dict[str, Any]) -> list[Any]:
+    ranks = told["ranks"]
+    if not isinstance(ranks, list):
+        raise TypeError(f"it is no flight record: its ranks are {ranks!r:.40}, no list")
+    return ranks
+
+
+def _ending(rank: str, how: Any) -> tuple[int, str]:
+    return integer(int(rank), 0, MOST_RANKS - 1), printable(how)
 
 
 def _objects(stream: TextIO) -> Iterator[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -20,7 +21,10 @@ _MOST_STACKS = 4  # ranks whose stacks are shown
 
 
 def ranks_table(dumps: Sequence[Dump], endings: Mapping[int, str]) -> Table:
-    """Return a table with one row for each rank of the world, also without a record."""
+    """Return a table of all ranks of the world, also of those without a record.
+
+    Neighbours of which nothing is known share a row.
+    """
     table = Table(box=SIMPLE_HEAD)
     table.add_column("rank", justify="right", no_wrap=True)
     for head in ("state", "operation", "group"):
@@ -29,12 +33,16 @@ def ranks_table(dumps: Sequence[Dump], endings: Mapping[int, str]) -> Table:
     table.add_column("where", overflow="fold")
     by_rank = {dump.rank: dump for dump in dumps}
     size = max(dumps[-1].rank + 1, *(dump.world_size for dump in dumps))
-    for rank in range(size):
+    known = sorted({*by_rank, *(rank for rank in endings if rank < size)})
+    for before, rank in pairwise([-1, *known, size]):
+        first, last = before + 1, rank - 1
+        if first <= last:
+            unknown = str(first) if first == last else f"{first}-{last}"
+            table.add_row(unknown, "no record", "", "", "", "")
         if rank in by_rank:
             table.add_row(str(rank), *cells_of(by_rank[rank], endings.get(rank)))
-        else:
-            why = endings.get(rank, "")
-            table.add_row(str(rank), "no record", "", "", "", why)
+        elif rank < size:
+            table.add_row(str(rank), "no record", "", "", "", endings[rank])
     return table
 
 

@@ -9,6 +9,7 @@ import pytest
 from allhands.debug import command, job_record
 from allhands.debug.job_record import read_job
 from allhands.elastic.record_collection import Records
+from allhands.rendezvous.place import MOST_RANKS
 
 LONGEST = 1000
 
@@ -18,6 +19,12 @@ def record(rank, size=3, **more):
     told = {"schema": 1, "rank": rank, "world_size": size, "host": "here", "pid": 1}
     told |= {"reason": "signal", "time_ns": 1, "error": None, "pg_config": {}}
     return json.dumps(told | {"entries": [], "threads": []} | more, indent=1)
+
+
+def with_group(ranks, name="0", **more):
+    """Of a rank in a group."""
+    group = {"name": name, "desc": "", "ranks": ranks}
+    return record(0, pg_config={name: group}, **more)
 
 
 @pytest.fixture
@@ -54,6 +61,13 @@ def test_each_rank_may_have_a_long_record(job):
         ('{"ranks": [\n]', "delimiter"),
         ('{"ranks": [\n{"schema": 2}\n]}', "its schema is 2"),
         ('{"ranks": [\n], "endings": {"one": "gone"}}', "'one'"),
+        ('{"ranks": [\n], "endings": {"-1": "gone"}}', r"-1 is not in \[0, "),
+        ('{"ranks": null}', "its ranks are None, no list"),
+        (record(0, world_size=1 << 62), "is not in"),
+        (record(0, world_size=-2), "-2 is not in"),
+        (record(1 << 40), "is not in"),
+        (with_group("[-1]"), "-1 is not in"),
+        (with_group(f"[{1 << 40}]"), "is not in"),
     ],
 )
 def test_what_is_too_long_or_not_whole_is_refused(job, text, problem):
@@ -82,14 +96,36 @@ def test_what_is_no_file_in_a_folder_is_not_waited_for(tmp_path):
     assert [dump.rank for dump in read_job([tmp_path]).dumps] == [0]
 
 
-def test_names_are_shown_as_they_are(tmp_path, capsys):
-    file = tmp_path / "rank_0.json"
-    group = {"name": "[/b]x[red]", "desc": "", "ranks": "[0]"}
-    entry = {"process_group": ["[/b]x[red]", ""], "op": "barrier", "is_p2p": False}
+def under_way(group, **more):
+    """An entry of a barrier that has not ended."""
+    entry = {"process_group": [group, ""], "op": "barrier", "is_p2p": False}
     entry |= {"collective_seq_id": 1, "state": "started", "dtype": "", "count": 0}
     entry |= {"reduce_op": "", "partner": -1, "tag": 0, "async_op": False}
     times = "created", "discovered_started", "discovered_completed"
     entry |= {f"time_{name}_ns": 1 for name in times} | {"thread": 0, "frames": []}
-    file.write_text(record(0, pg_config={"[/b]x[red]": group}, entries=[entry]))
+    return entry | more
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("[/b]x[red]", "'[/b]x[red]'"),
+        ("\x1b]0;title\a", r"'\x1b]0;title\x07'"),
+        ("\ud800", r"'\ud800'"),
+    ],
+)
+def test_names_are_shown_as_they_are(tmp_path, capsys, name, shown):
+    file = tmp_path / "rank_0.json"
+    file.write_text(with_group("[0]", name, entries=[under_way(name)]))
     assert command.main([str(file), "--stats"]) == 0
-    assert "'[/b]x[red]'" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert shown in out
+    assert not set(out) & {"\x1b", "\a", "\ud800"}
+
+
+def test_many_ranks_without_a_record_are_one_row(tmp_path, capsys):
+    file = tmp_path / "rank_0.json"
+    entry = under_way("lost", op="all_reduce", dtype=f"float{'9' * 5000}")
+    file.write_text(record(0, size=MOST_RANKS, entries=[entry]))
+    assert command.main([str(file), "--stats"]) == 0
+    assert f"1-{MOST_RANKS - 1}   no record" in capsys.readouterr().out

@@ -229,7 +229,7 @@ def test_a_folder_that_cannot_be_written_changes_no_error(tmp_path, monkeypatch)
         ("{}", "it is no flight record: it has no schema"),
         ("hello", "it is no flight record: Expecting value"),
         ('{"schema": 2}', "its schema is 2, this version reads 1"),
-        ('{"ranks": 3}', "not iterable"),
+        ('{"ranks": 3}', "its ranks are 3, no list"),
         ("[" * 100_000, "rank_0.json: "),
         ('{"schema": 1, "rank": "x"}', "'x' is no number"),
     ],

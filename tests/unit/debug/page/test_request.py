@@ -409,5 +409,6 @@ def test_names_of_the_job_are_data(page):
         thread.join()
     facts = json.load(io.BytesIO(reply.body))
     assert reply.headers["Content-Type"] == "application/json"
-    assert name in [each["desc"] for each in facts["groups"]]
-    assert name in [each["name"] for each in facts["ranks"][0]["threads"]]
+    shown = name.replace("\x01", r"\x01").replace("\x7f", r"\x7f")
+    assert shown in [each["desc"] for each in facts["groups"]]
+    assert shown in [each["name"] for each in facts["ranks"][0]["threads"]]
