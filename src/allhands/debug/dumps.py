@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from allhands._C import ANY_TAG
@@ -209,8 +209,7 @@ class Dump:
 
     def group_of(self, name: str) -> Group:
         """Return the group with this name, even if the record does not have it."""
-        known = self.groups.get(name)
-        return known or Group(name, "", tuple(range(self.world_size)))
+        return self.groups.get(name) or _unknown_group(name, self.world_size)
 
     def age(self, entry: Entry) -> float:
         """Return the seconds from the issue of `entry` to this record."""
@@ -220,6 +219,11 @@ class Dump:
     def main_thread(self) -> Thread | None:
         """The main thread, which shows where the program itself was."""
         return next((thread for thread in self.threads if thread.is_main), None)
+
+
+@lru_cache(maxsize=64)
+def _unknown_group(name: str, size: int) -> Group:
+    return Group(name, "", tuple(range(size)))
 
 
 @cache
@@ -243,7 +247,7 @@ def integer(value: Any, least: int = -_END, most: int = _END - 1) -> int:
 
 
 def printable(value: Any) -> str:
-    """Return `value` as text that a terminal shows and any output can encode.
+    """Return `value` as text without control characters and surrogates.
 
     Names come from programs, and records from whoever wrote the file.
     """

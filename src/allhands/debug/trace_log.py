@@ -15,8 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from allhands.debug.dumps import REDUCTIONS, Dump, Entry, Group, integer
+from allhands.debug.dumps import REDUCTIONS, Dump, Entry, Group, integer, printable
 from allhands.elastic.record_memory import open_at_once
+from allhands.rendezvous.place import MOST_RANKS
 
 __all__ = ["Logs", "TraceLog", "logs_in", "read_logs"]
 
@@ -190,37 +191,37 @@ def _dump(head: Mapping[str, Any]) -> Dump:
         raise ValueError(
             f"its format is {head.get('trace')!r}, this version reads {_FORMAT}"
         )
-    rank = integer(head["rank"], 0)
+    rank = integer(head["rank"], 0, MOST_RANKS - 1)
     return Dump(
         rank=rank,
-        world_size=integer(head["world_size"], rank + 1),
-        host=str(head["host"]),
+        world_size=integer(head["world_size"], rank + 1, MOST_RANKS),
+        host=printable(head["host"]),
         pid=integer(head["pid"], 0),
         reason="trace",
         time=0,
         groups={},
         entries=(),
         threads=(),
-        world=str(head["world"]),
+        world=printable(head["world"]),
     )
 
 
 def _group(told: Mapping[str, Any]) -> Group:
-    ranks = tuple(integer(rank, 0) for rank in told["ranks"])
-    return Group(str(told["group"]), str(told["desc"]), ranks)
+    ranks = tuple(integer(rank, 0, MOST_RANKS - 1) for rank in told["ranks"])
+    return Group(printable(told["group"]), printable(told["desc"]), ranks)
 
 
 def _entry(told: Mapping[str, Any]) -> Entry:
-    op, started, ended = str(told["op"]), told["started"], told["ended"]
+    op, started, ended = printable(told["op"]), told["started"], told["ended"]
     return Entry(
-        group=str(told["group"]),
+        group=printable(told["group"]),
         op=op,
         number=integer(told["sequence"], 0),
-        state=str(told["state"]),
+        state=printable(told["state"]),
         is_message=bool(told["is_message"]),
-        dtype=str(told["dtype"]),
+        dtype=printable(told["dtype"]),
         count=integer(told["count"], 0),
-        reduce_op=str(told["reduce_op"]) if op.startswith(REDUCTIONS) else "",
+        reduce_op=printable(told["reduce_op"]) if op.startswith(REDUCTIONS) else "",
         partner=integer(told["partner"], -1),
         tag=integer(told["tag"]),
         is_async=bool(told["async_op"]),

@@ -158,6 +158,8 @@ def test_what_was_written_is_read_wherever_the_file_ends(tmp_path, capsys):
         ("\xff\n", "Error"),
         (f"{line(HEAD, rank=-1)}", "-1 is not in [0, "),
         (f"{line(HEAD, rank=1)}", "1 is not in [2, "),
+        (f"{line(HEAD, rank=1 << 40)}", f"{1 << 40} is not in [0, "),
+        (f"{line(HEAD, world_size=1 << 40)}", f"{1 << 40} is not in [1, "),
         (f"{line(HEAD, pid=float('inf'))}", "inf is no number"),
         (f"{line(HEAD)}{line(entry(1), started=10**400)}", "is not in [0, "),
         (f"{line(HEAD)}{line(entry(-1))}", "-1 is not in [0, "),
