@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import traceback
 
+from allhands.backends.printable import printable
 from allhands.errors import RemoteError
 
 __all__ = ["headline", "heard", "told"]
@@ -28,7 +29,7 @@ def headline(error: BaseException) -> str:
 def told(error: BaseException) -> str:
     """Return the type of `error`, its message, and the end of its traceback."""
     head = _BETWEEN.join([_name_of(error), _text_of(error), ""])
-    lines = _printable("".join(traceback.format_exception(error)).strip())
+    lines = printable("".join(traceback.format_exception(error)).strip())
     return head + _end(lines, _LONGEST - len(head.encode()))
 
 
@@ -36,7 +37,7 @@ def heard(rank: int, text: object) -> RemoteError | None:
     """Return the exception that `told` wrote to `text`; None for any other text."""
     if not isinstance(text, str) or len(text) > _LONGEST or text.count(_BETWEEN) != 2:
         return None
-    name, message, lines = map(_printable, text.split(_BETWEEN))
+    name, message, lines = map(printable, text.split(_BETWEEN))
     return RemoteError(rank, name, message, lines)
 
 
@@ -44,7 +45,7 @@ def _name_of(error: BaseException) -> str:
     kind = type(error)
     is_plain = kind.__module__ in ("builtins", "__main__")
     name = kind.__qualname__ if is_plain else f"{kind.__module__}.{kind.__qualname__}"
-    return _printable(name[:_LONGEST_LINE])
+    return printable(name[:_LONGEST_LINE])
 
 
 def _text_of(error: BaseException) -> str:
@@ -52,17 +53,7 @@ def _text_of(error: BaseException) -> str:
         text = str(error)
     except Exception:  # the class belongs to the program
         text = "<its text cannot be made>"
-    return _printable(text[:_LONGEST_MESSAGE])
-
-
-def _printable(text: str) -> str:
-    """Escape characters that control a terminal or have no encoding."""
-    return "".join(
-        each
-        if each.isprintable() or each in "\n\t"
-        else each.encode("unicode_escape").decode()
-        for each in text
-    )
+    return printable(text[:_LONGEST_MESSAGE])
 
 
 def _end(text: str, limit: int) -> str:

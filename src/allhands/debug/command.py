@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Sequence
 
+from allhands.backends.printable import printable
 from allhands.debug.command_console import CommandConsole
 from allhands.debug.pickles import write_pickles
 from allhands.debug.sources import add_sources, gather, seconds
@@ -32,7 +33,7 @@ def main(args: Sequence[str] | None = None) -> int:
             records = (json.dumps(dump.raw) for dump in job.dumps)
             write_records(given.save, records, job.endings)
     except (OSError, ValueError) as error:
-        sys.stderr.write(f"allhands debug: {error}\n")
+        sys.stderr.write(f"allhands debug: {printable(str(error))}\n")
         return 2
     found = verdict(job.dumps, job.endings, given.least_wait)
     if given.json:

@@ -15,6 +15,7 @@ from typing import Any
 
 from allhands._C import ANY_TAG
 from allhands.backends.frames import SourceLine
+from allhands.backends.printable import printable
 from allhands.rendezvous.place import MOST_RANKS
 
 __all__ = [
@@ -29,7 +30,8 @@ __all__ = [
     "Group",
     "Thread",
     "integer",
-    "printable",
+    "one_line",
+    "rank_number",
 ]
 
 SCHEMA = 1
@@ -192,11 +194,11 @@ class Dump:
                 # -1: the process had no world.
                 rank=integer(told["rank"], -1, MOST_RANKS - 1),
                 world_size=integer(told["world_size"], -1, MOST_RANKS),
-                host=printable(told["host"]),
+                host=one_line(told["host"]),
                 pid=integer(told["pid"]),
-                reason=printable(told["reason"]),
+                reason=one_line(told["reason"]),
                 time=integer(told["time_ns"]),
-                groups={printable(k): _group(v) for k, v in told["pg_config"].items()},
+                groups={one_line(k): _group(v) for k, v in told["pg_config"].items()},
                 entries=tuple(_entry(entry) for entry in told["entries"]),
                 threads=tuple(_thread(thread) for thread in told["threads"]),
                 failure=_failure(told["error"]) if told.get("error") else None,
@@ -209,7 +211,7 @@ class Dump:
 
     def group_of(self, name: str) -> Group:
         """Return the group with this name, even if the record does not have it."""
-        return self.groups.get(name) or _unknown_group(name, self.world_size)
+        return self.groups.get(name) or Group(name, "", _all_ranks(self.world_size))
 
     def age(self, entry: Entry) -> float:
         """Return the seconds from the issue of `entry` to this record."""
@@ -221,9 +223,9 @@ class Dump:
         return next((thread for thread in self.threads if thread.is_main), None)
 
 
-@lru_cache(maxsize=64)
-def _unknown_group(name: str, size: int) -> Group:
-    return Group(name, "", tuple(range(size)))
+@lru_cache(maxsize=1)
+def _all_ranks(size: int) -> tuple[int, ...]:
+    return tuple(range(size))
 
 
 @cache
@@ -246,21 +248,17 @@ def integer(value: Any, least: int = -_END, most: int = _END - 1) -> int:
     return value
 
 
-def printable(value: Any) -> str:
-    """Return `value` as text without control characters and surrogates.
+def one_line(value: Any) -> str:
+    """Return `value` as a text of one line that any terminal shows."""
+    return printable(str(value), kept="")
 
-    Names come from programs, and records from whoever wrote the file.
+
+def rank_number(value: Any) -> int:
+    """Return `value`, the number of a rank.
+
+    Raises:
+        TypeError: it is none.
     """
-    text = str(value)
-    if text.isprintable():
-        return text
-    return "".join(
-        each if each.isprintable() or each == "\n" else ascii(each)[1:-1]
-        for each in text
-    )
-
-
-def _rank(value: Any) -> int:
     return integer(value, 0, MOST_RANKS - 1)
 
 
@@ -269,15 +267,15 @@ def _time(value: Any) -> int | None:
 
 
 def _group(told: Any) -> Group:
-    ranks = tuple(_rank(rank) for rank in json.loads(told["ranks"]))
-    return Group(printable(told["name"]), printable(told["desc"]), ranks)
+    ranks = tuple(rank_number(rank) for rank in json.loads(told["ranks"]))
+    return Group(one_line(told["name"]), one_line(told["desc"]), ranks)
 
 
 def _places(told: Any) -> tuple[SourceLine, ...]:
     return tuple(
         SourceLine(
-            printable(place["name"]),
-            printable(place["filename"]),
+            one_line(place["name"]),
+            one_line(place["filename"]),
             integer(place["line"]),
         )
         for place in told
@@ -287,14 +285,14 @@ def _places(told: Any) -> tuple[SourceLine, ...]:
 def _entry(told: Any) -> Entry:
     is_message = bool(told["is_p2p"])
     return Entry(
-        group=printable(told["process_group"][0]),
-        op=printable(told["op"]),
+        group=one_line(told["process_group"][0]),
+        op=one_line(told["op"]),
         number=integer(told["p2p_seq_id" if is_message else "collective_seq_id"]),
-        state=printable(told["state"]),
+        state=one_line(told["state"]),
         is_message=is_message,
-        dtype=printable(told["dtype"]),
+        dtype=one_line(told["dtype"]),
         count=integer(told["count"]),
-        reduce_op=printable(told["reduce_op"]),
+        reduce_op=one_line(told["reduce_op"]),
         partner=integer(told["partner"]),
         tag=integer(told["tag"]),
         is_async=bool(told["async_op"]),
@@ -309,18 +307,18 @@ def _entry(told: Any) -> Entry:
 
 def _thread(told: Any) -> Thread:
     return Thread(
-        printable(told["name"]),
+        one_line(told["name"]),
         bool(told["is_main"]),
-        printable(told["inside"]),
+        one_line(told["inside"]),
         _places(told["frames"]),
     )
 
 
 def _failure(told: Any) -> Failure:
     return Failure(
-        printable(told["type"]),
-        printable(told["message"]),
-        tuple(_rank(rank) for rank in told["ranks"]),
-        printable(told["group"]),
+        one_line(told["type"]),
+        printable(str(told["message"])),
+        tuple(rank_number(rank) for rank in told["ranks"]),
+        one_line(told["group"]),
         _places(told["frames"]),
     )

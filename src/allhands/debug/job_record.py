@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TextIO
 
-from allhands.debug.dumps import Dump, integer, printable
+from allhands.debug.dumps import Dump, one_line, rank_number
 from allhands.elastic.records import BEGINNING
-from allhands.rendezvous.place import MOST_RANKS
 
 __all__ = ["JobRecord", "read_job"]
 
@@ -100,7 +99,7 @@ def _ranks(told: dict[str, Any]) -> list[Any]:
 
 
 def _ending(rank: str, how: Any) -> tuple[int, str]:
-    return integer(int(rank), 0, MOST_RANKS - 1), printable(how)
+    return rank_number(int(rank)), one_line(how)
 
 
 def _objects(stream: TextIO) -> Iterator[Any]:

@@ -14,6 +14,7 @@ from allhands.backends.frames import SourceLine
 from allhands.debug.dumps import Dump, Entry
 from allhands.debug.stragglers import met_in_groups
 from allhands.debug.waiting import OperationStats, operation_stats
+from allhands.rendezvous.ranges import in_ranges
 
 __all__ = ["cells_of", "figures_of", "ranks_table", "stack_lines", "stats_table"]
 
@@ -31,18 +32,19 @@ def ranks_table(dumps: Sequence[Dump], endings: Mapping[int, str]) -> Table:
         table.add_column(head, no_wrap=True)
     table.add_column("for", justify="right", no_wrap=True)
     table.add_column("where", overflow="fold")
-    by_rank = {dump.rank: dump for dump in dumps}
     size = max(dumps[-1].rank + 1, *(dump.world_size for dump in dumps))
-    known = sorted({*by_rank, *(rank for rank in endings if rank < size)})
+    rows: dict[int, tuple[str, ...]] = {
+        rank: ("no record", "", "", "", why) for rank, why in endings.items()
+    }
+    for dump in dumps:
+        rows[dump.rank] = cells_of(dump, endings.get(dump.rank))
+    known = sorted(rank for rank in rows if rank < size)
     for before, rank in pairwise([-1, *known, size]):
-        first, last = before + 1, rank - 1
-        if first <= last:
-            unknown = str(first) if first == last else f"{first}-{last}"
-            table.add_row(unknown, "no record", "", "", "", "")
-        if rank in by_rank:
-            table.add_row(str(rank), *cells_of(by_rank[rank], endings.get(rank)))
-        elif rank < size:
-            table.add_row(str(rank), "no record", "", "", "", endings[rank])
+        if before + 1 < rank:
+            between = in_ranges(range(before + 1, rank))[1:-1]
+            table.add_row(between, "no record")
+        if rank < size:
+            table.add_row(str(rank), *rows[rank])
     return table
 
 
@@ -90,7 +92,7 @@ def _seconds(value: float | None) -> str:
     return f"{value * factor:.3g} {unit}" if value >= 1e-3 else f"{value * 1e6:.3g} us"
 
 
-def cells_of(dump: Dump, ending: str | None) -> Sequence[str]:
+def cells_of(dump: Dump, ending: str | None) -> tuple[str, ...]:
     """Return state, operation, group, duration and place of a rank with a record."""
     entry = _current(dump)
     state = _state(dump, entry)

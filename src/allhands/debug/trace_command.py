@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from allhands import settings
+from allhands.backends.printable import printable
 from allhands.debug.dumps import Dump
 from allhands.debug.ended_collectives import clocks_of
 from allhands.debug.job_record import JobRecord
@@ -29,7 +30,7 @@ def main(args: Sequence[str] | None = None) -> int:
         told = trace(job.dumps, job.endings, ahead)
         write(told, given.output)
     except (OSError, ValueError) as error:
-        sys.stderr.write(f"allhands trace: {error}\n")
+        sys.stderr.write(f"allhands trace: {printable(str(error))}\n")
         return 2
     # The trace itself may be on stdout.
     said = sys.stdout if os.path.isfile(given.output) else sys.stderr

@@ -15,7 +15,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from allhands.debug.dumps import REDUCTIONS, Dump, Entry, Group, integer, printable
+from allhands.debug.dumps import (
+    REDUCTIONS,
+    Dump,
+    Entry,
+    Group,
+    integer,
+    one_line,
+    rank_number,
+)
 from allhands.elastic.record_memory import open_at_once
 from allhands.rendezvous.place import MOST_RANKS
 
@@ -191,37 +199,37 @@ def _dump(head: Mapping[str, Any]) -> Dump:
         raise ValueError(
             f"its format is {head.get('trace')!r}, this version reads {_FORMAT}"
         )
-    rank = integer(head["rank"], 0, MOST_RANKS - 1)
+    rank = rank_number(head["rank"])
     return Dump(
         rank=rank,
         world_size=integer(head["world_size"], rank + 1, MOST_RANKS),
-        host=printable(head["host"]),
+        host=one_line(head["host"]),
         pid=integer(head["pid"], 0),
         reason="trace",
         time=0,
         groups={},
         entries=(),
         threads=(),
-        world=printable(head["world"]),
+        world=one_line(head["world"]),
     )
 
 
 def _group(told: Mapping[str, Any]) -> Group:
-    ranks = tuple(integer(rank, 0, MOST_RANKS - 1) for rank in told["ranks"])
-    return Group(printable(told["group"]), printable(told["desc"]), ranks)
+    ranks = tuple(rank_number(rank) for rank in told["ranks"])
+    return Group(one_line(told["group"]), one_line(told["desc"]), ranks)
 
 
 def _entry(told: Mapping[str, Any]) -> Entry:
-    op, started, ended = printable(told["op"]), told["started"], told["ended"]
+    op, started, ended = one_line(told["op"]), told["started"], told["ended"]
     return Entry(
-        group=printable(told["group"]),
+        group=one_line(told["group"]),
         op=op,
         number=integer(told["sequence"], 0),
-        state=printable(told["state"]),
+        state=one_line(told["state"]),
         is_message=bool(told["is_message"]),
-        dtype=printable(told["dtype"]),
+        dtype=one_line(told["dtype"]),
         count=integer(told["count"], 0),
-        reduce_op=printable(told["reduce_op"]) if op.startswith(REDUCTIONS) else "",
+        reduce_op=one_line(told["reduce_op"]) if op.startswith(REDUCTIONS) else "",
         partner=integer(told["partner"], -1),
         tag=integer(told["tag"]),
         is_async=bool(told["async_op"]),

@@ -112,9 +112,10 @@ def under_way(group, **more):
         ("[/b]x[red]", "'[/b]x[red]'"),
         ("\x1b]0;title\a", r"'\x1b]0;title\x07'"),
         ("\ud800", r"'\ud800'"),
+        ("two\nrows", r"'two\nrows'"),
     ],
 )
-def test_names_are_shown_as_they_are(tmp_path, capsys, name, shown):
+def test_names_are_shown_on_one_line_without_markup(tmp_path, capsys, name, shown):
     file = tmp_path / "rank_0.json"
     file.write_text(with_group("[0]", name, entries=[under_way(name)]))
     assert command.main([str(file), "--stats"]) == 0
@@ -129,3 +130,12 @@ def test_many_ranks_without_a_record_are_one_row(tmp_path, capsys):
     file.write_text(record(0, size=MOST_RANKS, entries=[entry]))
     assert command.main([str(file), "--stats"]) == 0
     assert f"1-{MOST_RANKS - 1}   no record" in capsys.readouterr().out
+
+
+def test_the_name_of_a_file_cannot_control_the_terminal(tmp_path, capsys):
+    file = tmp_path / "\x1b]0;title\a.json"
+    file.write_text("{}")
+    assert command.main([str(file)]) == 2
+    error = capsys.readouterr().err
+    assert r"\x1b]0;title\x07.json: it is no flight record" in error
+    assert "\x1b" not in error

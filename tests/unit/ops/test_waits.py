@@ -1,6 +1,7 @@
 """wait_any and wait_some; ranks are threads."""
 
 import threading
+import weakref
 from datetime import timedelta
 
 import numpy as np
@@ -188,3 +189,26 @@ def test_the_longest_limit_can_be_given():
         return found
 
     assert run_ranks(2, body)[1] == 0
+
+
+WAITS = {
+    "each": lambda works: [work.wait() for work in works],
+    "wait_some": lambda works: [dist.wait_some(works[:1]), dist.wait_some(works[1:])],
+    "wait_any": lambda works: [dist.wait_any(works[:1]), dist.wait_any(works[1:])],
+}
+
+
+@pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
+def test_messages_that_were_waited_for_keep_no_arrays(wait):
+    def body(rank):
+        arrays = [np.ones(3), np.empty(3)]
+        seen = [weakref.ref(array) for array in arrays]
+        peer = 1 - rank
+        works = [dist.isend(arrays[0], peer), dist.irecv(arrays[1], peer)]
+        del arrays
+        assert all(each() is not None for each in seen)
+        wait(works)
+        works.clear()
+        assert not [each for each in seen if each() is not None]
+
+    run_ranks(2, body)
