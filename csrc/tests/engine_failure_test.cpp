@@ -226,6 +226,21 @@ void test_what_a_peer_sent_right_before_it_left_arrives() {
   CHECK(got == data);
 }
 
+// It receives the last message and leaves just as this rank asks who is gone.
+void test_a_message_that_was_received_at_the_end_is_not_lost() {
+  Loopback group(2);
+  ProgressEngine mine(group.transport(0), membership(0, 2), tuning);
+  ProgressEngine theirs(group.transport(1), membership(1, 2), tuning);
+  std::vector<float> data = values(0, 10), got(10);
+  send(mine, data, 1);
+  group.before_next_look([&] {
+    recv(theirs, got, 0);
+    theirs.leave(Error(ErrorKind::Backend, "bye"));
+  });
+  mine.flush(soon());
+  CHECK(got == data);
+}
+
 // Nobody receives: the sender is held once the ring is full, and nothing is lost.
 void test_unmatched_sends_are_bounded() {
   std::atomic<int> num_sent = -1;
@@ -424,4 +439,5 @@ int main() {
     test_failures_of_groups();
   }
   test_what_a_peer_sent_right_before_it_left_arrives();
+  test_a_message_that_was_received_at_the_end_is_not_lost();
 }

@@ -464,9 +464,9 @@ void ProgressEngine::throw_losses() {
       is_told_[static_cast<std::size_t>(transfer->other())] = true;
   std::vector<int> lost;
   if (watch_.failure()) return;
-  for (const int peer : endpoint_.open())
-    if (!is_told_[static_cast<std::size_t>(peer)] && endpoint_.has_unreceived(peer) &&
-        peer != members_.rank && watch_.is_gone(peer))
+  for (const int peer : endpoint_.open())  // who is gone will receive no more
+    if (!is_told_[static_cast<std::size_t>(peer)] && peer != members_.rank &&
+        watch_.is_gone(peer) && endpoint_.has_unreceived(peer))
       lost.push_back(peer);
   std::sort(lost.begin(), lost.end());
   if (lost.empty()) return;

@@ -71,6 +71,8 @@ void Lane::receive(const Announcement& record, LandingKey key,
   body->bytes = record.body_bytes;
   if (channel != nullptr) {
     const Landed landed = {key, body->bytes};
+    // Before the place is taken, so that forget() waits for what follows.
+    num_incoming_ = incoming_.size() + 1;
     std::byte* const place = channel->take_place(landed);
     const bool lands = place != nullptr;
     std::byte* const kept =
