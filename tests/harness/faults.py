@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from allhands.debug.hearsay import CYCLE, reason_in
 from allhands.debug.job_record import JobRecord, read_job
 from allhands.debug.verdict import Verdict, verdict
 from harness.launcher import environment, launch, program
@@ -49,6 +51,17 @@ class Job(NamedTuple):
             [dump for dump in self.record.dumps if dump.rank != without],
             {rank: how for rank, how in endings if rank != without},
         )
+
+    def errors_tell(self, kind: str, guilty: Sequence[int], without: int) -> bool:
+        """Whether the ranks but one have seen it; on a busy machine not all have."""
+        told = [
+            reason_in(dump.failure.message)
+            for dump in self.record.dumps
+            if dump.rank != without and dump.failure is not None
+        ]
+        if kind == "cycle":
+            return any(reason.startswith(CYCLE) for reason in told)
+        return kind != "stuck" or any(f"rank {guilty[0]}" in reason for reason in told)
 
     def place_of(self, mark: str) -> str:
         """The line with that comment."""

@@ -325,11 +325,22 @@ dist.barrier()
 }
 
 NEED_ALL = (
+    "the same exception on all ranks",
     "a rank that loops",
     "a rank that waits for a key",
     "one collective too many on one rank",
 )
-"""Faults of which nothing is said if the record of the only rank that waits is gone."""
+"""Faults of which less is said, or nothing, if one record is missing.
+
+Either no other rank has waited for the guilty ranks, or none knows of all of them.
+"""
+
+LESS_CLEAR = (
+    "native code that keeps the interpreter",
+    "an object that cannot be pickled",
+    "a receive from any rank that nobody sends",
+)
+"""Faults of which only the ranks are known if a certain record is missing."""
 
 HEALTHY = {
     "all sorts of operations": """

@@ -6,7 +6,7 @@ import pytest
 
 from allhands.debug import command
 from harness.faults import failed_job, good_job
-from harness.planted_faults import FAULTS, HEALTHY, NEED_ALL
+from harness.planted_faults import FAULTS, HEALTHY, LESS_CLEAR, NEED_ALL
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -26,8 +26,11 @@ def test_a_planted_fault_is_named(tmp_path, capsys, name):
         found = job.verdict(without=rank)
         if found is None:
             assert name in NEED_ALL
-        else:
-            assert set(found.ranks) <= set(guilty), found.line
+            continue
+        assert set(found.ranks) <= set(guilty), found.line
+        if name not in NEED_ALL and job.errors_tell(kind, guilty, without=rank):
+            assert list(found.ranks) == guilty, found.line
+            assert name in LESS_CLEAR or found.kind == kind, found.line
 
 
 @pytest.mark.parametrize("name", HEALTHY)

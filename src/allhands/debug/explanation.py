@@ -21,6 +21,7 @@ from allhands.debug.allowance import Allowance
 from allhands.debug.asking import ask_ranks
 from allhands.debug.dumps import ELSEWHERE, ENDED, NOT_HERE, Dump
 from allhands.debug.given_up import GivenUp
+from allhands.debug.hearsay import BY_WORLD, CYCLE, reason_in
 from allhands.debug.verdict import held_up
 from allhands.debug.waits import waits
 from allhands.elastic.record_memory import answers, record_in
@@ -51,10 +52,7 @@ _EARLIER = 2 * 10**9  # nanoseconds; it may have given up so long before this ra
 _PAUSE = 0.02  # seconds between looks whether the asking rank has an answer
 _PAUSE_EACH = 0.001  # seconds for every rank that looks
 _PAUSE_OF_ONE = 0.005  # seconds between looks at what ranks that are about to end tell
-_BY_WORLD = " (ranks of the world)"
 _GONE = (ENDED, NOT_HERE)
-_CYCLE = "cycle of waits: "
-_REASON = re.compile(rf"\bwhy(?:{re.escape(_BY_WORLD)})?: (.*)")
 _LINK = re.compile(r"rank \d+ (waits in |gave up waiting)")
 
 
@@ -128,7 +126,7 @@ def explanation(
     why = why or held_up(dumps, halted, mine)
     assert mine.failure is not None
     is_by_world = mine.group_of(mine.failure.group).is_world(mine.world_size)
-    return why and f"why{'' if is_by_world else _BY_WORLD}: {why}"
+    return why and f"why{'' if is_by_world else BY_WORLD}: {why}"
 
 
 def _awaited(dumps: Mapping[int, Dump]) -> set[int]:
@@ -163,8 +161,8 @@ def _passed_on(
         for rank, dump in dumps.items()
         if rank != mine.rank and dump.failure is not None
     ]
-    reason = next((told[1] for text in texts if (told := _REASON.search(text))), "")
-    if not reason or reason.startswith(_CYCLE) or mine.rank not in found:
+    reason = next((told for text in texts if (told := reason_in(text))), "")
+    if not reason or reason.startswith(CYCLE) or mine.rank not in found:
         return reason
     links = [
         f"rank {rank} waits in {found[rank]}"

@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 from allhands._C import ANY_TAG
 from allhands.backends.frames import SourceLine
 from allhands.debug.dumps import ELSEWHERE, NOT_HERE, Dump, Entry, Failure
+from allhands.debug.hearsay import CYCLE, told_cycle, told_of
 from allhands.debug.stragglers import worst_straggler
 from allhands.debug.waits import Wait, cycle, failed_by_waiting, waits
 from allhands.elastic.records import ENDED_WELL, HALTED, NO_ANSWER
@@ -228,6 +229,9 @@ class _Case:
         guilty, waiting = self._blockers(found)
         if not guilty:
             return None
+        told = told_cycle(self.dumps, set(guilty) - self.dumps.keys())
+        if told is not None:
+            return Verdict(told.kind, told.ranks, _line(told.text))
         return self._of_blockers(guilty, waiting)
 
     def reasons(self, found: Mapping[int, Wait], rank: int) -> Iterable[str]:
@@ -286,6 +290,10 @@ class _Case:
 
     def _unseen(self, rank: int) -> tuple[Kind, str]:
         ending = self.endings.get(rank)
+        if ending is None or ending.startswith(_UNKNOWN):
+            told = told_of(rank, self.dumps)
+            if told is not None:
+                return told.kind, f"{told.text} (it left no record)"
         if ending is None:
             return "missing", f"rank {rank} left no record"
         text = f"rank {rank}: {ending}"
@@ -326,7 +334,7 @@ def _is_by_loss(dump: Dump) -> bool:
 
 
 def _of_ring(ring: Sequence[Wait]) -> Verdict:
-    text = f"cycle of waits: rank {ring[0].rank} waits in {ring[0]} for "
+    text = f"{CYCLE}rank {ring[0].rank} waits in {ring[0]} for "
     text += "".join(
         f"rank {wait.rank}, which waits in {wait} for " for wait in ring[1:]
     )

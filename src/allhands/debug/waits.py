@@ -14,10 +14,10 @@ from typing import TypeAlias
 from allhands.debug.dumps import Dump, Entry, Group
 from allhands.debug.whom import awaited_in
 
-__all__ = ["Wait", "cycle", "failed_by_waiting", "waits"]
+__all__ = ["BY_WAITING", "Wait", "cycle", "failed_by_waiting", "waits"]
 
-# Failures that show that a rank waited.
-_BY_WAITING = ("CollectiveTimeoutError", "RankFailedError")
+BY_WAITING = ("CollectiveTimeoutError", "RankFailedError")
+"""Failures that show that a rank waited."""
 _Reached: TypeAlias = Mapping[int, Mapping[str, int]]
 """How far each rank with a record has come; see `_reached`."""
 
@@ -89,7 +89,7 @@ def _wait_of(dump: Dump, reached: _Reached, least: float) -> Wait | None:
 def failed_by_waiting(dump: Dump) -> Entry | None:
     """Return the operation that failed because another rank did not come, if any."""
     failure = dump.failure
-    if failure is None or failure.type not in _BY_WAITING:
+    if failure is None or failure.type not in BY_WAITING:
         return None
     failed = [e for e in dump.entries if e.state == "failed"]
     if not failed:
