@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "bytes.hpp"
 #include "transports.hpp"
 
 using namespace allhands;
@@ -28,14 +29,12 @@ void run_transports(int size, Body body) {
 }
 
 void fill(std::byte* record, std::size_t bytes, std::size_t seed) {
-  for (std::size_t i = 0; i < bytes; ++i) record[i] = static_cast<std::byte>(seed + i);
+  Pattern(seed).fill({record, bytes});
 }
 
 bool is_filled(std::span<const std::byte> record, std::size_t bytes, std::size_t seed) {
-  if (record.size() < bytes || record.size() > bytes + 64) return false;
-  for (std::size_t i = 0; i < bytes; ++i)
-    if (record[i] != static_cast<std::byte>(seed + i)) return false;
-  return true;
+  return record.size() >= bytes && record.size() <= bytes + 64 &&
+         Pattern(seed).is_in(record.first(bytes));
 }
 
 // Waits for an event until is_met().
@@ -298,7 +297,7 @@ void test_nothing_lands_where_it_is_no_longer_expected() {
       for (std::size_t i = 0; (is_patient || i < turn * 7) && !link.has_record(); ++i)
         std::this_thread::yield();
       landings->forget(turn + 1);
-      std::ranges::fill(memory, std::byte{0xee});
+      fill_all(memory, std::byte{0xee});
       const std::span<const std::byte> record = next(transport, 0);
       const bool has_landed = landings->landed().key != kNoLanding;
       num_landed += has_landed ? 1 : 0;
@@ -306,8 +305,7 @@ void test_nothing_lands_where_it_is_no_longer_expected() {
                       LandingRecord::kHeadBytes, turn));
       if (!has_landed)
         CHECK(is_filled(record.subspan(LandingRecord::kHeadBytes), bytes, turn));
-      CHECK(std::ranges::count(memory, std::byte{0xee}) ==
-            static_cast<std::ptrdiff_t>(bytes));
+      CHECK(are_all(memory, std::byte{0xee}));
       link.pop();
     }
     CHECK(num_landed >= kTurns / 4);

@@ -17,6 +17,7 @@
 
 #include "allhands/transport/tcp/lane.hpp"
 #include "allhands/transport/tcp/lane_sends.hpp"
+#include "bytes.hpp"
 #include "transports.hpp"
 
 using namespace allhands;
@@ -74,9 +75,7 @@ struct Pair {
       return is_met();
     });
   }
-  bool is_memory(std::byte value) const {
-    return std::ranges::all_of(memory, [=](std::byte each) { return each == value; });
-  }
+  bool is_memory(std::byte value) const { return are_all(memory, value); }
 };
 
 void test_a_body_lands() {
@@ -145,7 +144,7 @@ void test_a_sender_that_stops_midway_holds_no_memory() {
     pair.receiver.worker->progress();
   }
   pair.forget();
-  std::ranges::fill(pair.memory, std::byte{0xee});
+  fill_all(pair.memory, std::byte{0xee});
   const auto end = Deadline::after(std::chrono::milliseconds(50));
   pair.run_until([&] { return end.is_expired() && sent->is_over(); });
   CHECK(pair.is_memory(std::byte{0xee}));
@@ -178,7 +177,7 @@ void test_bodies_of_a_closed_lane_come_over_the_socket() {
   Pair pair;
   const auto come = [&](std::uint64_t number, std::byte value) {
     std::byte* const place = pair.receiver.lane->begin(number, kBytes);
-    if (place != nullptr) std::fill_n(place, kBytes, value);
+    if (place != nullptr) fill_all({place, kBytes}, value);
     pair.receiver.lane->end();
     return place;
   };
@@ -361,17 +360,17 @@ void test_a_failure_amid_bodies_loses_none() {
       std::vector<std::vector<std::byte>> bodies;
       for (std::uint32_t i = 0; i < kNumBodies; ++i)
         bodies.emplace_back(kBytes, static_cast<std::byte>(i));
-      std::uint32_t sent = 0, received = 0;
+      std::uint32_t sent = 0, read = 0, received = 0;
       wait_until([&] {
         if (sent < kNumBodies) {
           const LandingRecord record = {{}, bodies[sent], kKey};
           if (landings.write({&record, 1}) != 0) ++sent;
         }
-        for (std::uint32_t i = 0; i < landings.num_read() && i < sent; ++i)
-          bodies[i].assign(kBytes, std::byte{0xee});  // it is the program's again
+        for (; read < landings.num_read() && read < sent; ++read)
+          fill_all(bodies[read], std::byte{0xee});  // it is the program's again
         if (link.has_record()) {
-          for (const std::byte each : link.front().subspan(LandingRecord::kHeadBytes))
-            CHECK(each == static_cast<std::byte>(received));
+          CHECK(are_all(link.front().subspan(LandingRecord::kHeadBytes),
+                        static_cast<std::byte>(received)));
           link.pop();
           ++received;
           ++num_received;
