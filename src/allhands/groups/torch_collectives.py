@@ -81,6 +81,9 @@ class TorchCollectives(Generic[WorkType]):
             check_alike(arrays)
             united(arrays, chosen)
         terms, communicator = self._terms(opts, timeout), self._communicator
+        if len(arrays) == 1:  # the usual case
+            work = communicator.all_reduce(arrays[0], chosen, *terms)
+            return self._started(work, arrays)
         works = [communicator.all_reduce(array, chosen, *terms) for array in arrays]
         return self._started(as_one(works, arrays), arrays)
 

@@ -177,5 +177,12 @@ def _raise(error: DistError) -> None:
     raise error
 
 
-ENDED = TorchWork(CombinedWork([], []), [])
+@uncompiled
+class _Ended(TorchWork):
+    def wait(self, timeout: timedelta = _NO_LIMIT) -> bool:
+        """Return True."""
+        return True
+
+
+ENDED = _Ended(CombinedWork([], []), [])
 """The handle of any operation that succeeded before its call returned."""
