@@ -143,6 +143,7 @@ OPERATIONS = {
 WITHOUT_SIZE = ("barrier", "new_group")
 MESSAGES = ("send/recv in a ring", "isend/irecv of all")
 """A message fails alone. So who waits for a rank that was told is told of both."""
+LAST_CALL = re.compile(r", (in|after) \w+( #\d+)? on group '\w+' \(\S*kills\.py:\d+\)")
 
 
 @dataclass(frozen=True)
@@ -281,10 +282,11 @@ def wrong_with_stop(text: str, victim: int, took: float, slack: float) -> list[s
     wrong = []
     if not STOP_LIMITS_S[0] - 0.1 - slack <= took <= STOP_LIMITS_S[1] + slack:
         wrong.append(f"took {took:.2f} s")
-    if f"rank {victim}: stopped" not in text:
+    reason = re.search(rf"\brank {victim}: stopped by SIGSTOP([^;]*)", text)
+    if reason is None:
         wrong.append("no reason")
-    if "kills.py:" not in text:
-        wrong.append("no line")
+    elif not LAST_CALL.search(reason[1]):
+        wrong.append("no last call, or no line of it")
     return wrong
 
 

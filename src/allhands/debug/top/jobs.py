@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from allhands.backends.printable import printable
 from allhands.debug.processes import (
     RUN_ID,
     descendants,
@@ -139,6 +140,5 @@ def _command_line(pid: int) -> str:
             words = file.read().decode(errors="replace").split("\0")
     except OSError:
         return "?"
-    line = " ".join(words).strip()
-    text = "".join(each if each.isprintable() else "?" for each in line)
+    text = printable(" ".join(words).strip(), kept="")
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from allhands import _C
+from allhands.backends.printable import printable
 from allhands.elastic.memory_file import memory_file
 
 __all__ = ["FlightFile", "GroupView", "Header", "Operation", "open_memory"]
@@ -249,5 +250,4 @@ def _operation(told: tuple[int, ...], is_message: bool) -> Operation:
 @lru_cache(1024)
 def _text(read: bytes) -> str:
     """Return the text for people, without control characters."""
-    text = read.partition(b"\0")[0].decode(errors="replace")
-    return "".join(each if each.isprintable() else "?" for each in text)
+    return printable(read.partition(b"\0")[0].decode(errors="replace"), kept="")
