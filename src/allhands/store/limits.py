@@ -42,7 +42,8 @@ def poll(limit: timedelta, longest: float = 0.01, scale: float = 1.0) -> Iterato
     yield
     next_try = time.monotonic() + pause
     while (now := time.monotonic()) < end:
-        time.sleep(min(next_try, end, now + LOOK_S) - now)
+        # It may be late already: the thread may have been held up since.
+        time.sleep(max(min(next_try, end, now + LOOK_S) - now, 0.0))
         if (now := time.monotonic()) >= next_look:
             look(now - begin, seconds)
             next_look = time.monotonic() + LOOK_S

@@ -49,3 +49,14 @@ def test_who_takes_long_between_tries_is_not_tried_more_often(clock):
         tries.append(clock.now)
         clock.now += 0.3
     assert len(tries) == 4
+
+
+def test_who_is_held_up_before_a_pause_does_not_sleep_for_less_than_nothing(clock):
+    def now():
+        clock.now += 0.0003  # longer than the first pause
+        return clock.now
+
+    limits.time.monotonic = now
+    tries = [clock.now for _ in limits.poll(timedelta(seconds=1))]
+    assert len(tries) > 10
+    assert tries[-1] == pytest.approx(101, abs=0.01)
