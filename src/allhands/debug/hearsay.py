@@ -20,9 +20,10 @@ CYCLE = "cycle of waits: "
 BY_WORLD = " (ranks of the world)"
 """What follows "why" where the rest of the error has the ranks of a group."""
 _REASON = re.compile(rf"\bwhy(?:{re.escape(BY_WORLD)})?: (.*)")
-_LINK = re.compile(r"\brank (\d+),? (?:which )?waits in ")
+# Of ranks up to MOST_RANKS; `int` refuses thousands of digits.
+_LINK = re.compile(r"\brank (\d{1,7}),? (?:which )?waits in ")
 _OTHERWISE = re.compile(
-    r"rank (\d+)(?:: | is in | has not come| waited in | (came too late))"
+    r"rank (\d{1,7})(?:: | is in | has not come| waited in | (came too late))"
 )
 _END = re.compile(r"\brank \d+ \(pid \d+\) (died|left the group|ended by .*)")
 _ENDED_BY = "ended by "

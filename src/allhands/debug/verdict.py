@@ -30,8 +30,9 @@ _OURS = (
     *("RankFailedError", "CollectiveMismatchError", "CollectiveTimeoutError"),
     "DistBackendError",
 )
-_CALLS = re.compile(r"rank (\d+)(?: \(this process\))?: (\w+\([^;]*)")
-_ACCUSED = re.compile(r"ranks \[(\d+(?:, \d+)*)\] of group '([^']*)'")
+# Numbers as long as ranks have them; `int` refuses thousands of digits.
+_CALLS = re.compile(r"\brank (\d{1,7})(?: \(this process\))?: (\w+\([^;]*)")
+_ACCUSED = re.compile(r"ranks \[(\d{1,7}(?:, \d{1,7})*)\] of group '([^']*)'")
 Kind: TypeAlias = Literal[
     "exception",
     "mismatch",
@@ -293,7 +294,7 @@ class _Case:
         if ending is None or ending.startswith(_UNKNOWN):
             told = told_of(rank, self.dumps)
             if told is not None:
-                return told.kind, f"{told.text} (it left no record)"
+                return told.kind, f"{told.text} ({ending or 'it left no record'})"
         if ending is None:
             return "missing", f"rank {rank} left no record"
         text = f"rank {rank}: {ending}"

@@ -1,9 +1,12 @@
 """What errors tell of ranks that left no record; of real jobs see tests/process."""
 
+from dataclasses import replace
+
 import pytest
 
-from allhands.debug.dumps import Dump, Failure
+from allhands.debug.dumps import ELSEWHERE, Dump, Entry, Failure
 from allhands.debug.hearsay import reason_in, told_cycle, told_of
+from allhands.debug.verdict import verdict
 
 CYCLE = (
     "cycle of waits: rank 0 waits in all_reduce #1 on group 'a' (t.py:4) for "
@@ -76,3 +79,33 @@ def test_what_did_not_fail_by_waiting_tells_nothing():
     dumps = records(f"why: {CYCLE}", "ValueError")
     assert told_cycle(dumps, {1}) is None
     assert told_of(1, records("why: rank 1 has not come", "ValueError")) is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "why: rank {} is in its own code",
+        "why: cycle of waits: rank 0 waits in recv for rank {}, which waits in recv",
+        "called different things: rank {}: barrier(); rank 0: barrier()",
+        "ranks [{}] of group '0' could not",
+    ],
+)
+@pytest.mark.parametrize("error", ["CollectiveTimeoutError", "CollectiveMismatchError"])
+def test_a_rank_of_thousands_of_digits_is_none(message, error):
+    dumps = records(message.format("9" * 5000), error)
+    assert told_of(1, dumps) is None
+    assert told_cycle(dumps, {1}) is None
+    assert verdict(dumps.values()) is not None
+
+
+@pytest.mark.parametrize(
+    ("endings", "shown"), [({}, "it left no record"), ({1: ELSEWHERE}, ELSEWHERE)]
+)
+def test_a_verdict_says_why_it_takes_another_ranks_word(endings, shown):
+    entry = Entry(
+        *("0", "barrier", 1, "failed", False, "", 0, "", -1, 0, False), created=10**10
+    )
+    [dump] = records("barrier: timed out; why: rank 1 is in wait() (t.py:3)").values()
+    found = verdict([replace(dump, world_size=2, entries=(entry,))], endings)
+    assert (found.kind, found.ranks) == ("stuck", (1,))
+    assert found.line.startswith(f"rank 1 is in wait() (t.py:3) ({shown}); rank 0 ")
