@@ -187,7 +187,8 @@ void test_an_idle_connection_goes_on() {
   };
   for (int i = 0; i < 20; ++i) {
     send(a->link(1), i);
-    if (i % 3 != 2) CHECK(i == 0 || break_one(chance) || connected_sockets().empty());
+    // The socket found may be one that has broken before and is just being closed.
+    if (i % 3 != 2 && i != 0) wait_until([&] { return break_one(chance); });
     send(a->link(1), i + 100);
     for (const int value : {i, i + 100}) {
       wait_until([&] { return b->link(0).has_record(); });
