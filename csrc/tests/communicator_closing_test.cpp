@@ -14,19 +14,27 @@ namespace {
 
 // A callback is refused what would wait for it, whichever thread runs it.
 void test_a_callback_cannot_close_its_group() {
-  run_communicators(1, [&](Communicator& comm) {
-    for (const bool is_waited_for : {true, false}) {
+  std::atomic<int> num_watched = 0;
+  run_communicators(2, [&](Communicator& comm) {
+    comm.run(barrier(), soon());
+    for (const int round : {1, 2}) {
+      if (comm.rank() == 1) {  // comes when the other one's callback is there
+        while (num_watched != round) std::this_thread::yield();
+        comm.run(barrier(), soon());
+        continue;
+      }
       std::atomic<int> num_refused = 0;
-      comm.run(barrier(), soon());
       const auto work = comm.post(barrier(), soon().deadline);
       work->on_done([&] {
         const Error error = error_of([&] { comm.close(soon()); });
         num_refused += error.kind() == ErrorKind::Unsupported;
       });
-      if (is_waited_for) comm.wait(*work, without_limit());
-      while (!work->is_completed()) std::this_thread::yield();
+      num_watched = round;
+      if (round == 1) comm.wait(*work, without_limit());
       while (num_refused == 0) std::this_thread::yield();
+      CHECK(work->is_completed());
     }
+    comm.run(barrier(), soon());
   });
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "allhands/base/error.hpp"
+#include "allhands/base/thread_mark.hpp"
 #include "allhands/python/communicator.hpp"
 #include "allhands/python/errors.hpp"
 #include "allhands/python/gil.hpp"
@@ -168,6 +169,7 @@ void add_done_callback(nb::handle self, nb::object callback) {
                                             const GilHeld gil;
                                             delete object;
                                           });
+  const ThreadMark in_callback(&state.core());  // if the operation has ended before
   const GilReleased unlocked;
   state.work->on_done([held] { run_unraisable(*held, [&] { (*held)(); }); });
 }

@@ -183,8 +183,10 @@ def test_destroying_the_group_ends_a_call_of_another_thread():
     assert len(ended) == 1
 
 
+# A callback that comes late runs at once, in the thread that gives it.
+@pytest.mark.parametrize("is_late", [False, True])
 @pytest.mark.parametrize("end_it", ["shutdown", "destroy", "destroy the world"])
-def test_a_callback_cannot_destroy_its_own_group(end_it):
+def test_a_callback_cannot_destroy_its_own_group(end_it, is_late):
     def body(rank):
         _warm()
         raised = []
@@ -204,7 +206,10 @@ def test_a_callback_cannot_destroy_its_own_group(end_it):
                 raised.append(str(error))
             ended.set()
 
-        dist.barrier(group=group, async_op=True).add_done_callback(end)
+        work = dist.barrier(group=group, async_op=True)
+        if is_late:
+            work.wait()
+        work.add_done_callback(end)
         assert ended.wait(LIMIT)
         dist.barrier(group=group)
         return raised
