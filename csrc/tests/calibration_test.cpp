@@ -45,6 +45,7 @@ void test_break_even() {
   const Figures again = {.slots = {9, 9, 9}, .read = {8, 10, 8}};
   CHECK(again.break_even() == 288 * kKiB);  // what it wins below does not count
   CHECK(kDear.break_even() == 272 * kKiB);
+  CHECK(kDear.break_even(3000) == 320 * kKiB);
   CHECK(kTooDear.break_even() == Figures::kNever);
   CHECK(kDearInSmallPages.break_even() == 4 * kMiB);
   Figures dear = kDearInSmallPages;
@@ -84,10 +85,13 @@ void test_fit_to_figures() {
   CHECK(cheap.read_bytes == 16 * kKiB && cheap.read_rooted_bytes == 16 * kKiB);
   CHECK(cheap.read_broadcast_bytes == 32 * kKiB);
   CHECK(cheap.read_reduce_scatter_bytes == 32 * kKiB);
-  CHECK(cheap.read_reduce_bytes == 4 * kMiB && cheap.eager_bytes == 8 * kKiB);
+  CHECK(cheap.read_reduce_bytes == 4 * kMiB);
+  // 4/7 of the way from 8 to 64, and from 64 to 512.
+  CHECK(cheap.handover_bytes == 40 * kKiB && cheap.eager_bytes == 40 * kKiB);
   const Tuning dear = fit(2, {2, 32 * kMiB, kDear});
   CHECK(dear.read_bytes == 272 * kKiB && dear.read_rooted_bytes == 64 * kKiB);
-  CHECK(dear.read_broadcast_bytes == 544 * kKiB && dear.eager_bytes == 32 * kKiB);
+  CHECK(dear.read_broadcast_bytes == 544 * kKiB);
+  CHECK(dear.handover_bytes == 320 * kKiB && dear.eager_bytes == 64 * kKiB);
   CHECK(cheap.read_most_all_to_all_bytes == kTiB);
   CHECK(dear.read_most_all_to_all_bytes == 8 * kMiB);
   const Tuning never = fit(2, {2, 0, kTooDear});

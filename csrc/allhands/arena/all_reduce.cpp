@@ -6,13 +6,13 @@
 #include "allhands/arena/all_reduce.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "allhands/arena/checks.hpp"
 #include "allhands/arena/collectives.hpp"
 #include "allhands/arena/reduction.hpp"
 #include "allhands/arena/rounds.hpp"
 #include "allhands/arena/single_copy.hpp"
+#include "allhands/kernels/copy_bytes.hpp"
 
 namespace allhands {
 namespace {
@@ -156,7 +156,7 @@ class AllReduce {
     std::byte* const result = result_of(i, arena_.rank(), block);
     if (std::byte* const own = output_.contiguous(block.in_array, block.length)) {
       reduction_.run(own, block.length);
-      if (!is_for_one_) std::memcpy(result, own, block.length * element_);
+      if (!is_for_one_) copy_bytes(result, own, block.length * element_);
     } else {
       reduction_.run(result, block.length);
       if (!output_.arrays().empty())

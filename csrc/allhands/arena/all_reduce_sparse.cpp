@@ -13,6 +13,7 @@
 #include "allhands/arena/rounds.hpp"
 #include "allhands/arena/sparse.hpp"
 #include "allhands/base/error.hpp"
+#include "allhands/kernels/copy_bytes.hpp"
 
 namespace allhands {
 namespace {
@@ -58,8 +59,8 @@ class IndexExchange {
   void stage(std::size_t i) {
     const Cut cut = {array_.indices.size(), per_round_};
     if (cut.length(i) != 0)
-      std::memcpy(staged(arena_.rank(), i), array_.indices.data() + cut.begin(i),
-                  cut.length(i) * sizeof(std::int64_t));
+      copy_bytes(staged(arena_.rank(), i), array_.indices.data() + cut.begin(i),
+                 cut.length(i) * sizeof(std::int64_t));
   }
 
   // Reads the ranks' counts; returns the largest.
@@ -79,8 +80,8 @@ class IndexExchange {
     for (int rank = 0; rank < arena_.size(); ++rank) {
       const Cut cut = {of(rank).size(), per_round_};
       if (cut.length(i) != 0)
-        std::memcpy(of(rank).data() + cut.begin(i), staged(rank, i),
-                    cut.length(i) * sizeof(std::int64_t));
+        copy_bytes(of(rank).data() + cut.begin(i), staged(rank, i),
+                   cut.length(i) * sizeof(std::int64_t));
     }
   }
 

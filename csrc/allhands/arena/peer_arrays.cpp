@@ -1,7 +1,6 @@
 #include "allhands/arena/peer_arrays.hpp"
 
-#include <cstring>
-
+#include "allhands/kernels/copy_bytes.hpp"
 #include "allhands/kernels/pack.hpp"
 
 namespace allhands {
@@ -88,7 +87,7 @@ std::byte* PeerArrays::at(int rank, std::size_t i, std::size_t begin,
 void PeerArrays::read(int rank, std::size_t i, std::size_t begin, void* to,
                       std::size_t bytes) const {
   if (is_mapped())
-    std::memcpy(to, at(rank, i, begin, bytes), bytes);
+    copy_bytes(to, at(rank, i, begin, bytes), bytes);
   else
     arena_.read_peer(rank, address(rank, i) + begin, to, bytes);
 }

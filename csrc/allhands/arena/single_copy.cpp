@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
 
 #include "allhands/arena/cooperative_copy.hpp"
 #include "allhands/arena/peer_arrays.hpp"
 #include "allhands/arena/reduction.hpp"
 #include "allhands/arena/rounds.hpp"
+#include "allhands/kernels/copy_bytes.hpp"
 #include "allhands/kernels/pack.hpp"
 
 namespace allhands::single_copy {
@@ -50,7 +50,7 @@ void reduce_mapped(const Arena& arena, const PeerArrays& peers, Reduction& reduc
     std::byte* const result = peers.at(self, 1, at, bytes);
     reduction.run(result, bytes / element);
     for (int step = 1; step < size; ++step)
-      std::memcpy(peers.at((self + step) % size, 1, at, bytes), result, bytes);
+      copy_bytes(peers.at((self + step) % size, 1, at, bytes), result, bytes);
   }
 }
 

@@ -4,9 +4,9 @@
 
 namespace allhands {
 
-std::uint64_t Figures::break_even() const {
+std::uint64_t Figures::break_even(std::uint64_t more) const {
   const auto lost = [&](std::size_t i) {  // by reading
-    return static_cast<double>(read[i]) - static_cast<double>(slots[i]);
+    return static_cast<double>(read[i] + more) - static_cast<double>(slots[i]);
   };
   std::size_t first = kSizes.size();  // from here on reading wins
   while (first > 0 && lost(first - 1) < 0) --first;

@@ -30,7 +30,8 @@ struct Figures {
   // The size from which on reading takes less time than the slots, interpolated
   // linearly between the measured sizes. It is the smallest of them if reading always
   // wins. If reading does not win at the largest, it is kLargePages or kNever.
-  std::uint64_t break_even() const;
+  // Reading takes `more` nanoseconds beside what was measured.
+  std::uint64_t break_even(std::uint64_t more = 0) const;
 };
 
 }  // namespace allhands

@@ -42,12 +42,20 @@ void fit_slow_reading(Tuning& tuning) {
   tuning.read_reduce_bytes = tuning.read_reduce_scatter_bytes = kNever;
 }
 
-void fit_figures(Tuning& tuning, Bytes break_even) {
-  const Bytes least = std::clamp(break_even, kLeast, kNever);
+// From which size on a message is read. To offer it first costs about as much as the
+// smallest read. A message in one direction has half of either way's work on each side.
+Bytes message_break_even(const Figures& figures) {
+  return std::clamp(figures.break_even(figures.read[0]), kLeast,
+                    Bytes{Figures::kSizes.back()});
+}
+
+void fit_figures(Tuning& tuning, const Figures& figures) {
+  const Bytes least = std::clamp(figures.break_even(), kLeast, kNever);
   tuning.read_bytes = pages(least);
   tuning.read_rooted_bytes = pages(std::min(least, kUsual));
   tuning.read_broadcast_bytes = tuning.read_reduce_scatter_bytes = pages(2 * least);
-  tuning.eager_bytes = tuning.handover_bytes = pages(std::min(least, kUsual) / 2);
+  tuning.handover_bytes = pages(message_break_even(figures));
+  tuning.eager_bytes = std::min(tuning.handover_bytes, kUsual);
   if (least > kUsual) tuning.read_most_all_to_all_bytes = tuning.read_most_bytes;
   if (least >= Figures::kLargePages) fit_slow_reading(tuning);
 }
@@ -75,7 +83,7 @@ Tuning fit(int size, const HostFacts& facts) {
   if (is_crowded)
     fit_crowded(tuning, break_even);
   else
-    fit_figures(tuning, break_even);
+    fit_figures(tuning, *facts.figures);
   return tuning;
 }
 

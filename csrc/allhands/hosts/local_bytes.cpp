@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "allhands/arena/rounds.hpp"
+#include "allhands/kernels/copy_bytes.hpp"
 
 namespace allhands {
 namespace {
@@ -54,7 +55,7 @@ class ByteRounds {
   void stage(BytesView mine, std::size_t i) {
     const Cut cut = {mine.size(), per_round_};
     if (cut.length(i) != 0)
-      std::memcpy(staged(arena_.rank(), i), mine.data() + cut.begin(i), cut.length(i));
+      copy_bytes(staged(arena_.rank(), i), mine.data() + cut.begin(i), cut.length(i));
   }
 
   std::size_t take_count(int rank, bool is_reader) {
@@ -68,7 +69,7 @@ class ByteRounds {
   void collect(int rank, std::size_t i, Bytes& bytes) const {
     const Cut cut = {bytes.size(), per_round_};
     if (cut.length(i) != 0)
-      std::memcpy(bytes.data() + cut.begin(i), staged(rank, i), cut.length(i));
+      copy_bytes(bytes.data() + cut.begin(i), staged(rank, i), cut.length(i));
   }
 
   Arena& arena_;

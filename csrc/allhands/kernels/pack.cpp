@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstring>
 #include <vector>
+
+#include "allhands/kernels/copy_bytes.hpp"
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -80,7 +82,7 @@ void copy_strided(char* to, std::int64_t to_stride, const char* from,
 void copy_run(std::size_t size, char* to, std::int64_t to_stride, const char* from,
               std::int64_t from_stride, std::size_t count) {
   if (to_stride == from_stride) {  // both are the element size: one side is contiguous
-    std::memcpy(to, from, count * size);
+    copy_bytes(to, from, count * size);
     return;
   }
   switch (size) {
@@ -126,13 +128,15 @@ void stream(char* to, const char* from, std::size_t bytes) {
 }
 #endif
 
-void copy_bytes(char* to, const char* from, std::size_t bytes, Stores stores) {
+void write_bytes(char* to, const char* from, std::size_t bytes, Stores stores) {
   if (to == from || bytes == 0) return;
   const bool is_apart = to + bytes <= from || from + bytes <= to;
-  if (stores == Stores::Streaming && is_apart)
+  if (!is_apart)
+    std::memmove(to, from, bytes);
+  else if (stores == Stores::Streaming)
     stream(to, from, bytes);
   else
-    std::memmove(to, from, bytes);
+    copy_bytes(to, from, bytes);
 }
 
 }  // namespace
@@ -142,7 +146,7 @@ void pack(const Buffer& from, std::size_t offset, std::size_t count, void* to) {
   const std::size_t size = size_of(from.dtype);
   char* out = static_cast<char*>(to);
   if (from.is_contiguous()) {
-    std::memcpy(out, static_cast<const char*>(from.data) + offset * size, count * size);
+    copy_bytes(out, static_cast<const char*>(from.data) + offset * size, count * size);
     return;
   }
   for (Cursor cursor(from, from.first + offset); count > 0;) {
@@ -161,7 +165,7 @@ void unpack(const void* from, const Buffer& to, std::size_t offset, std::size_t 
   const std::size_t size = size_of(to.dtype);
   const char* in = static_cast<const char*>(from);
   if (to.is_contiguous()) {
-    copy_bytes(static_cast<char*>(to.data) + offset * size, in, count * size, stores);
+    write_bytes(static_cast<char*>(to.data) + offset * size, in, count * size, stores);
     return;
   }
   for (Cursor cursor(to, to.first + offset); count > 0;) {
@@ -180,7 +184,7 @@ void copy(const Buffer& from, const Buffer& to, std::size_t offset, std::size_t 
   if (from.is_contiguous() && to.is_contiguous()) {
     const char* in = static_cast<const char*>(from.data) + offset * size;
     char* out = static_cast<char*>(to.data) + offset * size;
-    copy_bytes(out, in, count * size, stores);
+    write_bytes(out, in, count * size, stores);
     return;
   }
   if (from.is_contiguous())

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "allhands/kernels/copy_bytes.hpp"
 #include "allhands/transport/link.hpp"
 
 namespace allhands {
@@ -67,7 +68,7 @@ void Bodies::end(std::uint64_t number) {
 // Call under the lock. Forgets the body.
 void Bodies::deliver(std::uint64_t number, Body& body) {
   if (body.kept != nullptr && body.place != nullptr)
-    std::memcpy(body.place, body.kept.get(), body.bytes);
+    copy_bytes(body.place, body.kept.get(), body.bytes);
   if (body.channel != nullptr) body.channel->finish(body.record);
   bodies_.erase(number);
 }

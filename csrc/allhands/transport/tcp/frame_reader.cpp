@@ -6,6 +6,7 @@
 #include <string>
 
 #include "allhands/base/error.hpp"
+#include "allhands/kernels/copy_bytes.hpp"
 
 namespace allhands {
 namespace {
@@ -105,7 +106,7 @@ void FrameReader::take(std::span<const std::byte> bytes) {
       const std::size_t rest =
           place.bytes != 0 ? place.bytes : padded(body_length_) - in_body_;
       count = std::min(bytes.size(), rest);
-      if (place.memory != nullptr) std::memcpy(place.memory, bytes.data(), count);
+      if (place.memory != nullptr) copy_bytes(place.memory, bytes.data(), count);
       in_body_ += count;
       bytes = bytes.subspan(count);
     }

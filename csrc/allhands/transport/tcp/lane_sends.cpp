@@ -1,6 +1,6 @@
 #include "allhands/transport/tcp/lane_sends.hpp"
 
-#include <cstring>
+#include "allhands/kernels/copy_bytes.hpp"
 
 namespace allhands {
 
@@ -24,7 +24,7 @@ UcxRequestPtr LaneSends::copy(std::uint64_t number) {
   if (found == entries_.end()) return nullptr;
   Entry& entry = found->second;
   entry.copied = std::make_unique_for_overwrite<std::byte[]>(entry.body.size());
-  std::memcpy(entry.copied.get(), entry.body.data(), entry.body.size());
+  copy_bytes(entry.copied.get(), entry.body.data(), entry.body.size());
   entry.body = {entry.copied.get(), entry.body.size()};
   return entry.request;
 }
