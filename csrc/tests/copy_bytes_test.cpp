@@ -1,6 +1,6 @@
-// Copies whose source and target lie anyhow to each other within their pages; those
-// that are made in another way because of that, too, move just the bytes that they
-// should.
+// Copies move just the bytes that they should, however source and target lie to each
+// other within their pages. Only on AMD's CPUs does the way of a peer's memory depend
+// on that.
 #include "allhands/kernels/copy_bytes.hpp"
 
 #include <unistd.h>
