@@ -9,9 +9,9 @@ namespace allhands {
 
 // Whether the instruction that copies strings of bytes takes 10 to 20 times as long on
 // AMD's CPUs (measured on Zen 3): the target begins 1 to 31 bytes behind the source, as
-// seen within their pages. A large array of malloc, which begins 16 bytes behind a page's
-// start, lies so to memory that begins with a page. The C library and the kernel copy
-// many bytes by that instruction.
+// seen within their pages. A large array of malloc, which begins 16 bytes behind a
+// page's start, lies so to memory that begins with a page. The C library and the kernel
+// copy many bytes by that instruction.
 inline bool is_close_behind(std::uintptr_t to, std::uintptr_t from) {
   constexpr std::uintptr_t kPage = 4096, kSlow = 32;
   return (to - from) % kPage - 1 < kSlow - 1;
