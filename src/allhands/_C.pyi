@@ -42,17 +42,29 @@ class DType(enum.Enum):
 
     UInt64 = 8
 
-    Float16 = 9
+    Float4_E2M1Fn_X2 = 9
 
-    BFloat16 = 10
+    Float8_E4M3Fn = 10
 
-    Float32 = 11
+    Float8_E4M3FnUz = 11
 
-    Float64 = 12
+    Float8_E5M2 = 12
 
-    Complex64 = 13
+    Float8_E5M2FnUz = 13
 
-    Complex128 = 14
+    Float8_E8M0Fnu = 14
+
+    Float16 = 15
+
+    BFloat16 = 16
+
+    Float32 = 17
+
+    Float64 = 18
+
+    Complex64 = 19
+
+    Complex128 = 20
 
 class Buffer:
     """An array as the core sees it. It keeps the memory alive."""

@@ -17,6 +17,10 @@ FLOATS = [np.dtype("float16"), BFLOAT16, np.dtype("float32"), np.dtype("float64"
 COMPLEX = [np.dtype("complex64"), np.dtype("complex128")]
 BOOL = np.dtype("bool")
 DTYPES = [BOOL, *INTEGERS, *FLOATS, *COMPLEX]
+MOVED = [  # but not reduced
+    np.dtype(getattr(ml_dtypes, f"float8_{name}"))
+    for name in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
+]
 
 # By dimensions; `Guarded` makes "expanded" where all values are the same.
 FLAT = ("contiguous", "every_other", "reversed", "column", "unaligned")

@@ -12,11 +12,11 @@ import numpy as np
 
 import allhands as dist
 from allhands import ReduceOp
-from harness.arrays import DTYPES, check_reduced
+from harness.arrays import DTYPES, MOVED, check_reduced
 from harness.ranks import run_ranks
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "reference" / "support.md"
-OUTSIDE = [np.dtype(ml_dtypes.float8_e4m3fn), np.dtype("M8[s]"), np.dtype("U1")]
+OUTSIDE = [np.dtype(ml_dtypes.float8_e4m3), np.dtype("M8[s]"), np.dtype("U1")]
 SIZE = 2
 
 
@@ -159,7 +159,7 @@ def tried():
 
     def body(rank):
         found = {}
-        for dtype in [*DTYPES, *OUTSIDE]:
+        for dtype in [*DTYPES, *MOVED, *OUTSIDE]:
             inputs = inputs_of(dtype)
             for name in MOVES:
                 found[name, dtype.name, ""] = try_move(name, inputs, inputs[rank])
@@ -204,7 +204,7 @@ def table(head, rows):
 def page():
     """The text of the page."""
     found = tried()
-    names = [dtype.name for dtype in [*DTYPES, *OUTSIDE]]
+    names = [dtype.name for dtype in [*DTYPES, *MOVED, *OUTSIDE]]
     moves = table(
         ["dtype", *(f"`{name}`" for name in MOVES)],
         [[name, *(found[move, name, ""] for move in MOVES)] for name in names],

@@ -17,6 +17,10 @@ DTYPES = [
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
     *(torch.complex64, torch.complex128),
 ]
+BYTES = [
+    *(torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2),
+    *(torch.float8_e5m2fnuz, torch.float8_e8m0fnu, torch.float4_e2m1fn_x2),
+]
 LAYOUTS = {
     "contiguous": lambda t: t.reshape(2, 3).clone(),
     "transposed": lambda t: t.reshape(3, 2).clone().t(),
@@ -47,6 +51,34 @@ def test_every_dtype_and_layout(dtype, layout):
         for a, b in zip(before, other, strict=True)
     ]
     assert result == same == gathered == expected
+
+
+@pytest.mark.parametrize("dtype", BYTES, ids=str)
+def test_floats_of_8_bits_and_less_are_moved_and_not_reduced(dtype):
+    def body(rank):
+        mine = torch.arange(1, 7, dtype=torch.uint8).add(rank << 4).view(dtype)
+        wide = torch.zeros(6, 2, dtype=torch.uint8).view(dtype)[:, 0]  # strided
+        parts = [torch.zeros(6, dtype=torch.uint8).view(dtype), wide]
+        dist.all_gather(parts, mine)
+        shares = torch.zeros(6, dtype=torch.uint8).view(dtype)
+        dist.all_to_all_single(shares, mine)
+        if rank:
+            dist.send(mine, 0)
+        else:
+            dist.recv(mine, 1)
+        name = str(dtype).removeprefix("torch.")
+        with pytest.raises(TypeError, match=f"{name} can be moved but not reduced"):
+            dist.all_reduce(mine)
+        other = torch.uint8 if rank else dtype
+        with pytest.raises(dist.CollectiveMismatchError, match=name):
+            dist.broadcast(mine.view(other), 0)
+        return [t.view(torch.uint8).tolist() for t in (*parts, shares, mine)]
+
+    first, second = [1, 2, 3, 4, 5, 6], [17, 18, 19, 20, 21, 22]
+    assert run_ranks(2, body) == [
+        [first, second, first[:3] + second[:3], second],
+        [first, second, first[3:] + second[3:], second],
+    ]
 
 
 def test_the_rest_of_a_strided_tensor_stays():
@@ -159,11 +191,6 @@ def fake():
         ),
         (lambda: torch.ones(2, device="meta"), RuntimeError, "device type meta"),
         (quantised, TypeError, r"dtype torch\.qint8"),
-        (
-            lambda: torch.ones(2).to(torch.float8_e4m3fn),
-            TypeError,
-            r"torch\.float8_e4m",
-        ),
         (fake, RuntimeError, "has no memory"),
         (
             lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
@@ -205,6 +232,8 @@ def test_the_core_reads_usual_tensors_itself(monkeypatch):
         for dtype in DTYPES:
             if not dtype.is_complex:  # those may be conjugated lazily
                 dist.broadcast(torch.ones(2, dtype=dtype), src=0)
+        for dtype in BYTES[:-1]:  # DLPack counts halves of bytes
+            dist.broadcast(torch.ones(2, dtype=torch.uint8).view(dtype), src=0)
         dist.all_reduce(torch.nn.Parameter(torch.ones(2, 1, 3)))
 
     run_ranks(2, body)

@@ -17,6 +17,12 @@ enum class DType : std::uint8_t {
   UInt16,
   UInt32,
   UInt64,
+  Float4E2M1FnX2,  // two in a byte, which is one element
+  Float8E4M3Fn,
+  Float8E4M3FnUz,
+  Float8E5M2,
+  Float8E5M2FnUz,
+  Float8E8M0Fnu,
   Float16,
   BFloat16,
   Float32,
@@ -24,7 +30,7 @@ enum class DType : std::uint8_t {
   Complex64,
   Complex128,
 };
-inline constexpr int kNumDTypes = 15;
+inline constexpr int kNumDTypes = 21;
 
 // The bytes of one element.
 std::size_t size_of(DType dtype);
@@ -32,6 +38,7 @@ std::size_t size_of(DType dtype);
 const char* name_of(DType dtype);
 
 bool is_complex(DType dtype);
-bool is_integral(DType dtype);  // bool counts as integral
+bool is_byte_float(DType dtype);  // of 8 bits or less: is moved, but not reduced
+bool is_integral(DType dtype);    // bool counts as integral
 
 }  // namespace allhands

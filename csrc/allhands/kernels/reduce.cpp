@@ -18,6 +18,11 @@ bool is_order(ReduceOp op) { return op == ReduceOp::Min || op == ReduceOp::Max; 
 }  // namespace
 
 void check_supported(const char* operation, DType dtype, ReduceOp op) {
+  if (is_byte_float(dtype))
+    throw Error(ErrorKind::Type, std::string(operation) + ": " + name_of(dtype) +
+                                     " can be moved but not reduced, because each "
+                                     "step would round to a few bits; convert to "
+                                     "float32 or bfloat16 first");
   if (is_complex(dtype) && is_order(op))
     throw Error(ErrorKind::Value, std::string(operation) +
                                       " does not support RedOpType." + name_of(op) +

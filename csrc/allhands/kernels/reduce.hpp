@@ -27,7 +27,7 @@ namespace allhands {
 
 // Throws for a pair that has no meaning, naming the `operation`: Error(Value) for an
 // order of complex numbers, Error(Unsupported) for bitwise operations on floats,
-// Error(Type) for AVG and PREMUL_SUM on bool.
+// Error(Type) for AVG and PREMUL_SUM on bool, and for floats of 8 bits or less.
 void check_supported(const char* operation, DType dtype, ReduceOp op);
 
 // Throws Error(Value) if `factor` cannot multiply elements of `dtype` in PREMUL_SUM:

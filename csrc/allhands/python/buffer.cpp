@@ -54,9 +54,17 @@ std::size_t PyBuffer::length() const {
 void bind_buffer(nb::module_& m) {
   auto dtypes = nb::enum_<DType>(m, "DType", "The element types that the core knows.");
   static constexpr const char* kNames[kNumDTypes] = {
-      "Bool",     "Int8",    "Int16",   "Int32",     "Int64",
-      "UInt8",    "UInt16",  "UInt32",  "UInt64",    "Float16",
-      "BFloat16", "Float32", "Float64", "Complex64", "Complex128"};
+      "Bool",           "Int8",
+      "Int16",          "Int32",
+      "Int64",          "UInt8",
+      "UInt16",         "UInt32",
+      "UInt64",         "Float4_E2M1Fn_X2",
+      "Float8_E4M3Fn",  "Float8_E4M3FnUz",
+      "Float8_E5M2",    "Float8_E5M2FnUz",
+      "Float8_E8M0Fnu", "Float16",
+      "BFloat16",       "Float32",
+      "Float64",        "Complex64",
+      "Complex128"};
   for (int i = 0; i < kNumDTypes; ++i) dtypes.value(kNames[i], static_cast<DType>(i));
 
   nb::class_<PyBuffer>(m, "Buffer",

@@ -57,6 +57,24 @@ std::optional<DType> integer_of(int bits, bool is_signed) {
   }
 }
 
+// The codes of DLPack 1.1 for 8-bit floats, which nanobind does not name.
+std::optional<DType> byte_float_of(std::uint8_t code) {
+  switch (code) {
+    case 10:
+      return DType::Float8E4M3Fn;
+    case 11:
+      return DType::Float8E4M3FnUz;
+    case 12:
+      return DType::Float8E5M2;
+    case 13:
+      return DType::Float8E5M2FnUz;
+    case 14:
+      return DType::Float8E8M0Fnu;
+    default:  // complex tensors may be conjugated lazily
+      return std::nullopt;
+  }
+}
+
 // The same dtype here, for types of at most 64 bits.
 std::optional<DType> dtype_of(nb::dlpack::dtype dtype) {
   using Code = nb::dlpack::dtype_code;
@@ -74,11 +92,10 @@ std::optional<DType> dtype_of(nb::dlpack::dtype dtype) {
       if (dtype.bits == 16) return DType::Float16;
       if (dtype.bits == 32) return DType::Float32;
       if (dtype.bits == 64) return DType::Float64;
-      break;
-    default:  // complex tensors may be conjugated lazily
-      break;
+      return std::nullopt;
+    default:
+      return byte_float_of(dtype.code);
   }
-  return std::nullopt;
 }
 
 bool is_contiguous(const nb::dlpack::dltensor& tensor) {

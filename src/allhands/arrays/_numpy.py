@@ -1,8 +1,8 @@
-"""NumPy arrays; also the extension dtype bfloat16 of ml_dtypes.
+"""NumPy arrays; also bfloat16 and the 8-bit floats of ml_dtypes.
 
 The core reads ordinary arrays itself, see csrc/allhands/python/array.hpp. This module
-handles strided arrays, subclasses and bfloat16 (a dtype of another package), and
-refuses all other arrays with a reason.
+handles strided arrays, subclasses and the dtypes of ml_dtypes, and refuses all other
+arrays with a reason.
 """
 
 from __future__ import annotations
@@ -26,6 +26,16 @@ __all__ = [
     "new_future",
     "reducers",
 ]
+
+_DTYPES = {
+    "bfloat16": DType.BFloat16,
+    "float8_e4m3fn": DType.Float8_E4M3Fn,
+    "float8_e4m3fnuz": DType.Float8_E4M3FnUz,
+    "float8_e5m2": DType.Float8_E5M2,
+    "float8_e5m2fnuz": DType.Float8_E5M2FnUz,
+    "float8_e8m0fnu": DType.Float8_E8M0Fnu,
+}
+"""The dtypes of another package, by name."""
 
 reducers: dict[type, Callable[[Any], Any]] = {}  # NumPy arrays do it by themselves
 
@@ -81,14 +91,15 @@ def _from_parts(array: np.ndarray[Any, Any], writable: bool) -> Buffer:
             f"numpy array of shape {array.shape} is read-only, but the operation "
             f"writes to it: pass a copy"
         )
-    if array.dtype.name != "bfloat16":
+    dtype = _DTYPES.get(array.dtype.name)
+    if dtype is None:
         raise UnsupportedDTypeError(
             f"numpy array of dtype {array.dtype}: only bool, integers, float16/32/64, "
-            f"bfloat16 and complex64/128 in native byte order can be communicated; "
-            f"convert it with astype()"
+            f"bfloat16, 8-bit floats that torch has, too, and complex64/128 in native "
+            f"byte order can be communicated; convert it with astype()"
         )
     strides = None if array.flags.c_contiguous else array.strides
-    return Buffer(address, DType.BFloat16, array.shape, strides, array)
+    return Buffer(address, dtype, array.shape, strides, array)
 
 
 def _refuse_overlap(array: np.ndarray[Any, Any]) -> None:

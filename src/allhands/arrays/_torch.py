@@ -74,8 +74,14 @@ for _name, _dtype in (
     ("uint16", DType.UInt16),
     ("uint32", DType.UInt32),
     ("uint64", DType.UInt64),
+    ("float4_e2m1fn_x2", DType.Float4_E2M1Fn_X2),
+    ("float8_e4m3fn", DType.Float8_E4M3Fn),
+    ("float8_e4m3fnuz", DType.Float8_E4M3FnUz),
+    ("float8_e5m2", DType.Float8_E5M2),
+    ("float8_e5m2fnuz", DType.Float8_E5M2FnUz),
+    ("float8_e8m0fnu", DType.Float8_E8M0Fnu),
 ):
-    if hasattr(_torch, _name):  # since torch 2.3
+    if hasattr(_torch, _name):  # older torches lack some
         _DTYPES[getattr(_torch, _name)] = _dtype
 
 _queries = storage_queries()
@@ -110,7 +116,8 @@ def _describe(array: Any, writable: bool) -> Buffer:
     if dtype is None:
         raise UnsupportedDTypeError(
             f"tensor of dtype {array.dtype}: only bool, integers, float16/32/64, "
-            f"bfloat16 and complex64/128 can be communicated; convert it with to()"
+            f"bfloat16, 8-bit floats and complex64/128 can be communicated; convert it "
+            f"with to()"
         )
     if array.is_conj() or array.is_neg():
         array = _materialise(array, writable)

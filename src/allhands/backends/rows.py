@@ -30,7 +30,13 @@ _TYPES = {
     DType.UInt16: "u2",
     DType.UInt32: "u4",
     DType.UInt64: "u8",
-    DType.Float16: "u2",  # NumPy has only one of the two; they are moved, not read
+    DType.Float4_E2M1Fn_X2: "u1",  # NumPy lacks these; they are moved, not read
+    DType.Float8_E4M3Fn: "u1",
+    DType.Float8_E4M3FnUz: "u1",
+    DType.Float8_E5M2: "u1",
+    DType.Float8_E5M2FnUz: "u1",
+    DType.Float8_E8M0Fnu: "u1",
+    DType.Float16: "u2",  # NumPy has one of the two; nor are these read
     DType.BFloat16: "u2",
     DType.Float32: "f4",
     DType.Float64: "f8",

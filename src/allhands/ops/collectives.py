@@ -20,7 +20,8 @@ These conventions apply to all collectives, also to those of `gathers`, `reducti
   are.)
 - Arrays are numpy arrays, torch CPU tensors or objects with the buffer protocol (such
   as `bytearray`). Their elements are bool, integers, float16/32/64, bfloat16 or
-  complex64/128. They may be contiguous or strided, and have any shape; elements
+  complex64/128; 8-bit floats (and torch's `float4_e2m1fn_x2`) can be moved, but not
+  reduced. They may be contiguous or strided, and have any shape; elements
   correspond in row-major order. Anything else raises `TypeError`. An output must be
   writable and must not overlap itself, and a view must lie within the memory that it
   views; otherwise the call raises `ValueError`. If an operation only moves data,

@@ -5,21 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-import torch
-import torch.distributed
 from torch._C import _distributed_c10d as c10d
 
 from allhands.options import RedOpType, ReduceOp
 
-__all__ = ["as_known", "limit_of", "reduce_op_of"]
+__all__ = ["limit_of", "reduce_op_of"]
 
 _NONE = timedelta(0)
 _SUM = c10d.ReduceOp.SUM
-_EIGHT_BIT_FLOATS = frozenset(
-    getattr(torch, name)
-    for name in dir(torch)
-    if name.startswith("float8_") or name == "float4_e2m1fn_x2"
-)
 _OPS = {getattr(c10d.ReduceOp, op.name): op for op in RedOpType}
 
 
@@ -42,8 +35,3 @@ def limit_of(opts: Any, timeout: timedelta | None = None) -> timedelta | None:
     """Return the time limit; None means the group's, which torch writes as -1."""
     limit = getattr(opts, "timeout", timeout)
     return None if limit is None or limit < _NONE else limit
-
-
-def as_known(tensor: torch.Tensor) -> torch.Tensor:
-    """Return `tensor`; 8-bit floats as bytes, because the engine does not know them."""
-    return tensor.view(torch.uint8) if tensor.dtype in _EIGHT_BIT_FLOATS else tensor

@@ -28,7 +28,7 @@ from allhands.rendezvous.exchange import exchange
 from allhands.rendezvous.log import LogLevel, say
 from allhands.store import PrefixStore
 from allhands.store.torch_store import TorchStore
-from allhands.torch.arguments import as_known, limit_of, reduce_op_of
+from allhands.torch.arguments import limit_of, reduce_op_of
 from allhands.torch.backend import CAN_BE_MADE
 from allhands.torch.backendless import serve_without_backend
 from allhands.torch.ending import open_groups
@@ -96,19 +96,19 @@ class AllhandsProcessGroup(TorchCollectives[TorchWork], ParentGroup):
     def send(self, tensors: Any, dstRank: int, tag: int = 0) -> TorchWork:
         """See `allhands.isend`."""
         tensor = only(tensors)
-        work = self._communicator.isend(as_known(tensor), dstRank, check_tag(tag), None)
+        work = self._communicator.isend(tensor, dstRank, check_tag(tag), None)
         return self._started(work, [tensor])
 
     def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> TorchWork:
         """See `allhands.irecv`."""
         tensor = only(tensors)
-        work = self._communicator.irecv(as_known(tensor), srcRank, check_tag(tag), None)
+        work = self._communicator.irecv(tensor, srcRank, check_tag(tag), None)
         return self._started(work, [tensor])
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> TorchWork:
         """See `allhands.irecv`; receives from any rank."""
         tensor = only(tensors)
-        work = self._communicator.irecv(as_known(tensor), None, check_tag(tag), None)
+        work = self._communicator.irecv(tensor, None, check_tag(tag), None)
         return self._started(work, [tensor])
 
     def _like_this(

@@ -11,11 +11,11 @@ import pytest
 
 import allhands as dist
 from allhands.arrays import as_buffer, device_of, library_of
-from harness.arrays import DTYPES, LAYOUTS, Guarded
+from harness.arrays import DTYPES, LAYOUTS, MOVED, Guarded
 from harness.ranks import run_ranks
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", [*DTYPES, *MOVED], ids=str)
 def test_every_dtype_is_taken_as_it_is(dtype):
     array = np.zeros((2, 3), dtype)
     buffer = as_buffer(array, writable=True)
@@ -81,7 +81,7 @@ def test_an_overlapping_array_can_be_sent_but_not_written():
         np.zeros(2, "timedelta64[s]"),
         np.zeros(2, [("a", "i4")]),
         np.zeros(2, np.dtype("float32").newbyteorder()),
-        np.zeros(2, ml_dtypes.float8_e4m3fn),
+        np.zeros(2, ml_dtypes.float8_e4m3),
     ],
     ids=lambda array: str(array.dtype),
 )

@@ -8,7 +8,7 @@ from allhands._C import Buffer, DType
 
 __all__ = ["any_message", "message"]
 
-# MPI only moves 16-bit floats.
+# MPI only moves floats of 16 bits and less.
 _TYPES = {
     DType.Bool: "C_BOOL",
     DType.Int8: "INT8_T",
@@ -19,6 +19,12 @@ _TYPES = {
     DType.UInt16: "UINT16_T",
     DType.UInt32: "UINT32_T",
     DType.UInt64: "UINT64_T",
+    DType.Float4_E2M1Fn_X2: "UINT8_T",
+    DType.Float8_E4M3Fn: "UINT8_T",
+    DType.Float8_E4M3FnUz: "UINT8_T",
+    DType.Float8_E5M2: "UINT8_T",
+    DType.Float8_E5M2FnUz: "UINT8_T",
+    DType.Float8_E8M0Fnu: "UINT8_T",
     DType.Float16: "UINT16_T",
     DType.BFloat16: "UINT16_T",
     DType.Float32: "FLOAT",
