@@ -271,6 +271,35 @@ def test_a_world_is_made_again(tmp_path):
         assert job.join() == [[[2, 2]] * 3] * 2
 
 
+def test_collectives_of_8_bit_floats(tmp_path):
+    source = """
+    import torch.distributed._functional_collectives as functional
+
+    init("allhands")
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        mine = torch.tensor([rank + 1.0, 2.0]).to(dtype)
+        both = torch.zeros(4).to(dtype)
+        dist.all_gather_into_tensor(both, mine)
+        assert both.float().tolist() == [1, 2, 2, 2]
+        again = functional.all_gather_tensor(mine, 0, dist.group.WORLD)
+        assert again.float().tolist() == [1, 2, 2, 2]
+        shares = torch.zeros(2).to(dtype)
+        dist.all_to_all_single(shares, mine)
+        assert shares.float().tolist() == ([2, 2] if rank else [1, 2])
+        dist.broadcast(mine, 1)
+        assert mine.float().tolist() == [2, 2]
+        try:
+            dist.all_reduce(mine)
+        except TypeError as error:
+            assert "can be moved but not reduced" in str(error)
+        else:
+            raise AssertionError("reduced")
+    give("done")
+    """
+    with TorchJob(tmp_path, 2, source) as job:
+        assert job.join() == ["done"] * 2
+
+
 def test_messages_of_8_bit_floats(tmp_path):
     """Gloo sends any dtype, and so a program may."""
     check_as_gloo(

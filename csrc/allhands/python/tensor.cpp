@@ -70,12 +70,13 @@ std::optional<DType> byte_float_of(std::uint8_t code) {
       return DType::Float8E5M2FnUz;
     case 14:
       return DType::Float8E8M0Fnu;
-    default:  // complex tensors may be conjugated lazily
+    default:
       return std::nullopt;
   }
 }
 
-// The same dtype here, for types of at most 64 bits.
+// The same dtype here, for types of at most 64 bits. Not for complex numbers: such a
+// tensor may be conjugated lazily.
 std::optional<DType> dtype_of(nb::dlpack::dtype dtype) {
   using Code = nb::dlpack::dtype_code;
   if (dtype.lanes != 1) return std::nullopt;

@@ -55,7 +55,10 @@ def memory_of(buffer: Buffer) -> np.ndarray[Any, Any]:
 
 
 def values(buffer: Buffer) -> np.ndarray[Any, Any]:
-    """Return the elements of a contiguous buffer, in place; not for 16-bit floats."""
+    """Return the elements of a contiguous buffer, in place.
+
+    Not for floats of 16 bits and less.
+    """
     return memory_of(buffer).view(_TYPES[buffer.dtype])
 
 

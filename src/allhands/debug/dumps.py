@@ -230,9 +230,9 @@ def _all_ranks(size: int) -> tuple[int, ...]:
 
 @cache
 def _width(dtype: str) -> int:
-    """Return the bytes of an element of "float32", "bfloat16", "float8_e5m2"."""
+    """Return the bytes of an element of "float32", "bfloat16", "float4_e2m1fn_x2"."""
     bits = re.search(r"\d{1,4}", dtype)
-    return int(bits[0]) // 8 if bits else 1
+    return max(int(bits[0]) // 8, 1) if bits else 1
 
 
 def integer(value: Any, least: int = -_END, most: int = _END - 1) -> int:

@@ -15,10 +15,22 @@ import pytest
 import allhands as dist
 from allhands.backends import failures
 from allhands.debug import command, record, reporter
-from allhands.debug.dumps import Dump
+from allhands.debug.dumps import Dump, Entry
 from allhands.debug.job_record import read_job
 from allhands.groups.world import current
 from harness.ranks import run_ranks
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width"),
+    [
+        *(("bool", 1), ("int64", 8), ("bfloat16", 2), ("complex128", 16)),
+        *(("float8_e5m2", 1), ("float4_e2m1fn_x2", 1), ("", 1)),
+    ],
+)
+def test_an_operation_moved_so_many_bytes(dtype, width):
+    parts = "0", "broadcast", 1, "completed", False, dtype, 3, "", 0, 0, False
+    assert Entry(*parts, created=1).num_bytes == 3 * width
 
 
 def test_a_record_has_what_the_rank_did(tmp_path):
