@@ -28,13 +28,15 @@ constexpr std::uint64_t kKiB = 1 << 10, kMiB = 1 << 20, kTiB = std::uint64_t{1} 
 // Of a machine whose system calls are cheap, as most are.
 constexpr Figures kCheap = {.slots = {1000, 7000, 60000}, .read = {1500, 4000, 30000}};
 // Of one whose kernel pays for its safety at each return and page.
-constexpr Figures kDear = {.slots = {1000, 7000, 60000}, .read = {3000, 20000, 45000}};
+constexpr Figures kDear = {.slots = {1000, 7000, 60000}, .read = {3000, 20000, 49000}};
 constexpr Figures kTooDear = {.slots = {1000, 7000, 60000},
-                              .read = {3000, 20000, 61000}};
+                              .read = {3000, 20000, 68000},
+                              .large_slots = 90000,
+                              .large_read = 90001};
 
 // Of one whose kernel pays for each page, whatever its size.
 constexpr Figures kDearInSmallPages = {.slots = {1000, 7000, 60000},
-                                       .read = {3000, 20000, 61000},
+                                       .read = {3000, 20000, 68000},
                                        .large_slots = 200000,
                                        .large_read = 90000};
 
@@ -43,9 +45,14 @@ void test_break_even() {
   const Figures always = {.slots = {9, 9, 9}, .read = {8, 8, 8}};
   CHECK(always.break_even() == 8 * kKiB);
   const Figures again = {.slots = {9, 9, 9}, .read = {8, 10, 8}};
-  CHECK(again.break_even() == 288 * kKiB);  // what it wins below does not count
-  CHECK(kDear.break_even() == 272 * kKiB);
-  CHECK(kDear.break_even(3000) == 320 * kKiB);
+  CHECK(again.break_even() == 160 * kKiB);  // what it wins below does not count
+  CHECK(kDear.break_even() == 168 * kKiB);
+  CHECK(kDear.break_even(3000) == 192 * kKiB);
+  // On the line through the last two: 13/12 of the way from 64 to 256.
+  const Figures later = {.slots = {1000, 7000, 60000}, .read = {3000, 20000, 61000}};
+  CHECK(later.break_even() == 272 * kKiB);
+  CHECK(later.break_even(15000) == Figures::kLargest);
+  CHECK(later.break_even(15001) == Figures::kLargePages);  // nothing says otherwise
   CHECK(kTooDear.break_even() == Figures::kNever);
   CHECK(kDearInSmallPages.break_even() == 4 * kMiB);
   Figures dear = kDearInSmallPages;
@@ -55,7 +62,7 @@ void test_break_even() {
   cheap.large_slots = 1, cheap.large_read = 2;
   CHECK(cheap.break_even() == kCheap.break_even());
   const Figures level = {.slots = {9, 9, 9}, .read = {9, 9, 9}};
-  CHECK(level.break_even() == Figures::kNever);
+  CHECK(level.break_even() == Figures::kLargePages);
 }
 
 void test_a_host_of_which_nothing_is_known_has_the_usual_tuning() {
@@ -77,7 +84,13 @@ void test_fit_to_caches() {
   for (const std::uint64_t cache : {std::uint64_t{0}, 32 * kMiB})
     CHECK(fit(2, {2, cache, std::nullopt, true}).read_most_bytes == kTiB);
   const Tuning crowded = fit(4, {2, 16 * kMiB, std::nullopt});
-  CHECK(crowded.stream_bytes == 4 * kMiB && crowded.read_most_bytes == kTiB);
+  CHECK(crowded.stream_bytes == 2 * kMiB && crowded.read_most_bytes == kTiB);
+  CHECK(crowded.chunk_bytes == 256 * kKiB);
+  CHECK(fit(4, {4, 32 * kMiB, std::nullopt}).stream_bytes == 4 * kMiB);
+  CHECK(fit(64, {64, 32 * kMiB, std::nullopt}).stream_bytes == 2 * kMiB);
+  CHECK(fit(4, {2, 32 * kMiB, std::nullopt}).chunk_bytes == 512 * kKiB);
+  CHECK(fit(4, {2, 260 * kMiB, std::nullopt}).chunk_bytes == kMiB);
+  CHECK(small.chunk_bytes == 256 * kKiB);
 }
 
 void test_fit_to_figures() {
@@ -86,12 +99,12 @@ void test_fit_to_figures() {
   CHECK(cheap.read_broadcast_bytes == 32 * kKiB);
   CHECK(cheap.read_reduce_scatter_bytes == 32 * kKiB);
   CHECK(cheap.read_reduce_bytes == 4 * kMiB);
-  // 4/7 of the way from 8 to 64, and from 64 to 512.
+  // 4/7 of the way from 8 to 64.
   CHECK(cheap.handover_bytes == 40 * kKiB && cheap.eager_bytes == 40 * kKiB);
   const Tuning dear = fit(2, {2, 32 * kMiB, kDear});
-  CHECK(dear.read_bytes == 272 * kKiB && dear.read_rooted_bytes == 64 * kKiB);
-  CHECK(dear.read_broadcast_bytes == 544 * kKiB);
-  CHECK(dear.handover_bytes == 320 * kKiB && dear.eager_bytes == 64 * kKiB);
+  CHECK(dear.read_bytes == 168 * kKiB && dear.read_rooted_bytes == 64 * kKiB);
+  CHECK(dear.read_broadcast_bytes == 336 * kKiB);
+  CHECK(dear.handover_bytes == 192 * kKiB && dear.eager_bytes == 64 * kKiB);
   CHECK(cheap.read_most_all_to_all_bytes == kTiB);
   CHECK(dear.read_most_all_to_all_bytes == 8 * kMiB);
   const Tuning never = fit(2, {2, 0, kTooDear});
@@ -108,7 +121,7 @@ void test_fit_to_figures() {
 void test_fit_where_ranks_take_turns() {
   const Tuning usual = Tuning::for_ranks(4, 2);
   CHECK(fit(4, {2, 0, kCheap}).read_bytes == usual.read_bytes);
-  CHECK(fit(4, {2, 0, kDear}).read_bytes == 1088 * kKiB);
+  CHECK(fit(4, {2, 0, kDear}).read_bytes == 672 * kKiB);
   CHECK(fit(4, {2, 0, kDear}).read_rooted_bytes == usual.read_rooted_bytes);
   for (const Figures& figures : {kTooDear, kDearInSmallPages}) {
     const Tuning slow = fit(4, {2, 0, figures});
@@ -262,7 +275,7 @@ void test_file_keeps_figures() {
   struct stat found;
   CHECK(stat((folder / "new").c_str(), &found) == 0 && (found.st_mode & 0077) == 0);
   const FiguresFile other_boot((folder / "new").string(),
-                               "allhands figures 2\nother\n");
+                               "allhands figures 3\nother\n");
   CHECK(!other_boot.read());
 }
 

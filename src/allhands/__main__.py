@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from allhands.elastic.command_line import CommandLineParser, did_you_mean
-from allhands.elastic.streams import replace_missing_streams
+from allhands.elastic.streams import prepare_streams
 
 __all__ = ["main"]
 
@@ -39,7 +39,7 @@ _COMMANDS = {
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line `args`; return the exit code."""
-    replace_missing_streams()
+    prepare_streams()
     parser = _parser()
     given = parser.parse_args(args)
     if given.version:

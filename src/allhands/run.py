@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from allhands import settings
 from allhands.elastic.filtered_log import parse_words
 from allhands.elastic.logs import DefaultLogsSpecs, Std
-from allhands.elastic.streams import replace_missing_streams
+from allhands.elastic.streams import prepare_streams
 from allhands.launcher.api import LaunchConfig
 from allhands.launcher.launching import Launch, check_numbers, seconds_to_end
 from allhands.launcher.node_options import node_options_of
@@ -166,7 +166,7 @@ def main(args: Sequence[str] | None = None, prog: str = "allhands run") -> int:
 
 def start(parser: argparse.ArgumentParser, args: Sequence[str] | None) -> int:
     """Parse `args` by `parser` and `run` them; errors give a shell's exit codes."""
-    replace_missing_streams()
+    prepare_streams()
     namespace = parser.parse_args(args)
     try:
         return run(namespace)

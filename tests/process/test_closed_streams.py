@@ -55,6 +55,15 @@ def test_commands_do_without(closed, command):
     assert "Traceback" not in done.stderr
 
 
+def test_letters_that_stdout_lacks_are_written_with_backslashes():
+    """It was a UnicodeEncodeError."""
+    done = shell(
+        "-m allhands info", "", PYTHONIOENCODING="ascii", ALLHANDS_DUMPS="/tmp/größe"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"ALLHANDS_DUMPS=/tmp/gr\xf6\xdfe" in done.stdout
+
+
 @pytest.mark.parametrize("closed", CLOSED)
 def test_nothing_of_the_engine_takes_their_place(tmp_path, closed):
     path = program(tmp_path, TOLD)

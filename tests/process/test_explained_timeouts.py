@@ -307,6 +307,22 @@ def test_a_reason_that_cannot_be_found_loses_no_record(tmp_path):
     assert (tmp_path / "rank_0.json").exists()
 
 
+def test_a_search_for_the_reason_that_fails_is_told(tmp_path):
+    source = f"""
+        os.environ["ALLHANDS_DUMPS"] = {str(tmp_path)!r}
+        def fail(*_):
+            raise OSError("no memory is left")
+        if rank:
+            stay()
+        from allhands.debug import reporter
+        reporter.explanation = fail
+        gives_up()
+    """
+    failed = "; why: unknown, for looking failed: OSError('no memory is left')"
+    assert reasons(2, source, 1) == [failed]
+    assert (tmp_path / "rank_0.json").exists()
+
+
 def test_what_a_rank_that_is_gone_has_found():
     source = f"""
 {PATIENT}

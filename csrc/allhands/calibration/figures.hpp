@@ -13,8 +13,10 @@ struct Figures {
 
   // The bytes that each rank gets from the other.
   static constexpr std::array<std::size_t, 3> kSizes = {
-      std::size_t{8} << 10, std::size_t{64} << 10, std::size_t{512} << 10};
+      std::size_t{8} << 10, std::size_t{64} << 10, std::size_t{256} << 10};
   static constexpr std::uint64_t kNever = UINT64_MAX;
+  // The largest break-even in small pages.
+  static constexpr std::uint64_t kLargest = 2 * kSizes.back();
 
   // Arrays of this size and more have large pages if their library asks for them, as
   // NumPy does. The kernel then reads them several times as fast.
@@ -28,8 +30,9 @@ struct Figures {
   std::uint64_t large_read = 0;
 
   // The size from which on reading takes less time than the slots, interpolated
-  // linearly between the measured sizes. It is the smallest of them if reading always
-  // wins. If reading does not win at the largest, it is kLargePages or kNever.
+  // linearly between the measured sizes, and beyond them up to kLargest. It is the
+  // smallest of them if reading always wins. If reading does not win up to kLargest, it
+  // is kLargePages, or kNever if it was measured not to win there.
   // Reading takes `more` nanoseconds beside what was measured.
   std::uint64_t break_even(std::uint64_t more = 0) const;
 };

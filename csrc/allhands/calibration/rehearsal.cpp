@@ -192,7 +192,7 @@ class Part {
 
   // The same in large pages, if reading small pages does not win.
   int perform_large(Figures& best) {
-    if (best.break_even() == Figures::kNever) stage_.is_reading_slow = true;
+    if (best.break_even() >= Figures::kLargePages) stage_.is_reading_slow = true;
     if (!actor_.meet() || !stage_.is_reading_slow) return 0;
     mine_.enlarge();
     for (int round = 0; round < kMostLargeRounds; ++round) {

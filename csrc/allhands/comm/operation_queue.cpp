@@ -1,5 +1,6 @@
 #include "allhands/comm/operation_queue.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -132,8 +133,11 @@ void OperationQueue::hurry(const Work& work) {
 void OperationQueue::postpone(const Work& work) {
   const Clock::time_point until = Clock::now() + kPostponed;
   const std::lock_guard lock(mutex_);
-  for (const QueuedPtr& queued : queue_)
-    if (&queued->work == &work) queued->postponed_until = until;
+  // From its end: the operation has just been posted.
+  const auto found =
+      std::find_if(queue_.rbegin(), queue_.rend(),
+                   [&](const auto& each) { return &each->work == &work; });
+  if (found != queue_.rend()) (*found)->postponed_until = until;
 }
 
 // Makes the progress thread run the first operation without a further nap.

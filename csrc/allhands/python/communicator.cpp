@@ -180,12 +180,19 @@ void PyCommunicator::keep(std::shared_ptr<Work> work, nb::object arrays) {
   pending_.emplace_back(std::move(work), std::move(arrays));
 }
 
+// Stops after some that have not ended, and goes on there next time: to look at all of
+// n for each of n operations would take n^2 steps.
 void PyCommunicator::drop_ended() {
-  const auto has_ended = [](const Pending& p) { return p.first->is_completed(); };
-  for (;;) {
-    const auto ended = std::find_if(pending_.begin(), pending_.end(), has_ended);
-    if (ended == pending_.end()) return;
-    std::swap(*ended, pending_.back());
+  constexpr std::size_t kMostInVain = 16;
+  for (std::size_t in_vain = 0; in_vain < std::min(kMostInVain, pending_.size());) {
+    if (next_look_ >= pending_.size()) next_look_ = 0;
+    Pending& seen = pending_[next_look_];
+    if (!seen.first->is_completed()) {
+      ++next_look_;
+      ++in_vain;
+      continue;
+    }
+    std::swap(seen, pending_.back());
     const Pending freed = std::move(pending_.back());
     pending_.pop_back();
     // This frees them, which may run any Python code, including this function.

@@ -80,6 +80,7 @@ class PyCommunicator {
   const ReduceOrder reduce_order_;
   const ForkMark process_;
   std::vector<Pending> pending_;
+  std::size_t next_look_ = 0;  // the index from which drop_ended() goes on
 };
 
 using CommunicatorClass = nanobind::class_<PyCommunicator>;

@@ -65,8 +65,9 @@ class _Reporter:
             is_main = threading.current_thread() is threading.main_thread()
             self._giving_up = error if is_main else None
             try:
-                with suppress(Exception):  # the rest must be reported in any case
-                    self._explain(error)
+                self._explain(error)
+            except Exception as failure:  # the error itself must be told in any case
+                _add_reason(error, f"why: unknown, for looking failed: {failure!r}")
             finally:
                 self._giving_up = None
         self._record(error, traceback)

@@ -7,14 +7,17 @@ opened /dev/null in the place of these descriptors when it was loaded.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
-__all__ = ["replace_missing_streams"]
+__all__ = ["prepare_streams"]
 
 
-def replace_missing_streams() -> None:
-    """Let `sys.stdin`, `sys.stdout` and `sys.stderr` that are None be /dev/null."""
+def prepare_streams() -> None:
+    """Let each stream that is None be /dev/null, and `sys.stdout` write any text."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")

@@ -57,6 +57,23 @@ def test_arrays_of_what_is_queued_outlive_a_communicator_that_its_callback_drops
     theirs.close(0)
 
 
+def test_arrays_of_what_has_ended_are_freed_however_many_there_are():
+    ours, theirs = pair()
+    arrays = [np.ones(3) for _ in range(100)]
+    works = [ours.all_reduce(array, ReduceOp.SUM, None, True) for array in arrays]
+    references = [weakref.ref(array) for array in arrays]
+    for array in arrays:
+        theirs.all_reduce(array.copy(), ReduceOp.SUM, None, True)
+    del arrays, array
+    works[50].wait()
+    for work in works:
+        work.wait()
+    del works, work
+    assert not any(reference() is not None for reference in references)
+    ours.close(0)
+    theirs.close(0)
+
+
 def test_a_communicator_that_is_dropped_forgets_messages_that_nobody_received():
     """It cannot raise; it ended the process."""
     source = """
