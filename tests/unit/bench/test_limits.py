@@ -1,12 +1,14 @@
 """What the machine can do at best."""
 
+import mmap
 import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from allhands.bench.limits import measure_limits, wake_up_time
+from allhands.bench.limits import copy_bandwidth, measure_limits, wake_up_time
 from harness.launcher import environment
 
 
@@ -19,6 +21,21 @@ def test_limits_are_plausible():
     if len(before) > 1:
         assert 1e-8 < limits["hand_over"] < 1
     assert os.sched_getaffinity(0) == before
+
+
+def test_copies_begin_at_the_same_place_of_a_page(monkeypatch):
+    places = []
+
+    def copyto(target, source, plain=np.copyto):
+        places.extend(array.ctypes.data % mmap.PAGESIZE for array in (target, source))
+        assert not np.shares_memory(target, source)
+        plain(target, source)
+
+    monkeypatch.setattr(np, "copyto", copyto)
+    for size in (16 << 10, (1 << 20) + 1):
+        assert copy_bandwidth(size) > 0
+        assert len(set(places)) == 1
+        places.clear()
 
 
 def test_one_cpu_has_nobody_to_hand_over_to():
