@@ -30,13 +30,13 @@ constexpr Figures kCheap = {.slots = {1000, 7000, 60000}, .read = {1500, 4000, 3
 // Of one whose kernel pays for its safety at each return and page.
 constexpr Figures kDear = {.slots = {1000, 7000, 60000}, .read = {3000, 20000, 49000}};
 constexpr Figures kTooDear = {.slots = {1000, 7000, 60000},
-                              .read = {3000, 20000, 68000},
+                              .read = {3000, 20000, 90000},
                               .large_slots = 90000,
                               .large_read = 90001};
 
 // Of one whose kernel pays for each page, whatever its size.
 constexpr Figures kDearInSmallPages = {.slots = {1000, 7000, 60000},
-                                       .read = {3000, 20000, 68000},
+                                       .read = {3000, 20000, 90000},
                                        .large_slots = 200000,
                                        .large_read = 90000};
 
@@ -105,12 +105,23 @@ void test_fit_to_figures() {
   CHECK(dear.read_bytes == 168 * kKiB && dear.read_rooted_bytes == 64 * kKiB);
   CHECK(dear.read_broadcast_bytes == 336 * kKiB);
   CHECK(dear.handover_bytes == 192 * kKiB && dear.eager_bytes == 64 * kKiB);
+  CHECK(cheap.read_all_to_all_bytes == 16 * kKiB);
+  CHECK(dear.read_all_to_all_bytes == 168 * kKiB);
+  CHECK(fit(4, {2, 0, kDear}).read_all_to_all_bytes == 672 * kKiB);
   CHECK(cheap.read_most_all_to_all_bytes == kTiB);
   CHECK(dear.read_most_all_to_all_bytes == 8 * kMiB);
   const Tuning never = fit(2, {2, 0, kTooDear});
   CHECK(never.read_bytes == kTiB && never.read_broadcast_bytes == kTiB);
   CHECK(never.read_reduce_scatter_bytes == kTiB && never.read_reduce_bytes == kTiB);
   CHECK(never.read_rooted_bytes == 4 * kMiB && never.handover_bytes == 4 * kMiB);
+  Figures tie = kTooDear;
+  tie.read.back() = 89999;
+  CHECK(fit(2, {2, 0, tie}).read_rooted_bytes == 256 * kKiB);
+  CHECK(fit(2, {2, 0, tie}).handover_bytes == 256 * kKiB);
+  for (const int size : {2, 4}) {
+    CHECK(fit(size, {2, 0, tie}).read_all_to_all_bytes == 256 * kKiB);
+    CHECK(fit(size, {2, 0, kTooDear}).read_all_to_all_bytes == kTiB);
+  }
   const Tuning large = fit(2, {2, 32 * kMiB, kDearInSmallPages, true});
   CHECK(large.read_bytes == 4 * kMiB && large.read_rooted_bytes == 4 * kMiB);
   CHECK(large.handover_bytes == 4 * kMiB && large.eager_bytes == 64 * kKiB);

@@ -38,6 +38,7 @@ Tuning reading(int size) {
   Tuning tuning = Tuning::for_ranks(size);
   tuning.read_bytes = tuning.read_broadcast_bytes = tuning.read_rooted_bytes = 4096;
   tuning.read_reduce_bytes = tuning.read_reduce_scatter_bytes = 4096;
+  tuning.read_all_to_all_bytes = 4096;
   return tuning;
 }
 

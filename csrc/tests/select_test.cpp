@@ -73,7 +73,7 @@ void test_rows_are_in_order() {
 
 void test_shares_of_an_all_to_all() {
   Tuning tuning = Tuning::for_ranks(3, 3);
-  tuning.read_bytes = 1000;
+  tuning.read_all_to_all_bytes = 1000;
   const Case c = {Op::AllToAll, Case::kUnknown, 3, true, false};
   tuning.read_most_all_to_all_bytes = 100'000;
   CHECK(select(c, tuning).least_share == 334);

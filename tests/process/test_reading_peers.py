@@ -10,6 +10,7 @@ from harness.refusal import refuse
 
 READ_SOON = (
     "read_bytes=16K,read_broadcast_bytes=16K,read_rooted_bytes=16K,"
+    "read_all_to_all_bytes=16K,"
     "read_reduce_bytes=64K,read_reduce_scatter_bytes=64K"
 )
 

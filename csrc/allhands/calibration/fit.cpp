@@ -40,11 +40,21 @@ void fit_caches(Tuning& tuning, int size, bool is_crowded, const HostFacts& fact
   if (facts.kernel_copies_past_caches) tuning.read_most_bytes = kNever;
 }
 
-// For a host on which reading small pages never pays: neither does half a copy of them
-// per side, and reductions, which find in the slots what they compute on, do not gain
-// from large pages either.
-void fit_slow_reading(Tuning& tuning) {
-  tuning.read_rooted_bytes = tuning.handover_bytes = Figures::kLargePages;
+// Whether reading small pages takes little longer than the slots. It is then the safer
+// way where nobody else reads the same pages: with a hypervisor that moves CPUs to
+// other caches, the slots take 0.8 to 1 or 2 to 3 times as long (an AMD EPYC, 256 KiB
+// to 1 MiB).
+bool is_near_tie(const Figures& figures) {
+  return figures.read.back() < figures.slots.back() / 2 * 3;
+}
+
+// For a host on which reading small pages never pays: reductions, which find in the
+// slots what they compute on, do not gain from large pages either.
+void fit_slow_reading(Tuning& tuning, const Figures& figures) {
+  const bool is_tie = is_near_tie(figures);
+  tuning.read_all_to_all_bytes = is_tie ? 256 * kKiB : tuning.read_bytes;
+  tuning.read_rooted_bytes = tuning.handover_bytes =
+      is_tie ? 256 * kKiB : Figures::kLargePages;
   tuning.eager_bytes = kUsual;
   tuning.read_reduce_bytes = tuning.read_reduce_scatter_bytes = kNever;
 }
@@ -57,24 +67,26 @@ Bytes message_break_even(const Figures& figures) {
 
 void fit_figures(Tuning& tuning, const Figures& figures) {
   const Bytes least = std::clamp(figures.break_even(), kLeast, kNever);
-  tuning.read_bytes = pages(least);
+  tuning.read_bytes = tuning.read_all_to_all_bytes = pages(least);
   tuning.read_rooted_bytes = pages(std::min(least, kUsual));
   tuning.read_broadcast_bytes = tuning.read_reduce_scatter_bytes = pages(2 * least);
   tuning.handover_bytes = pages(message_break_even(figures));
   tuning.eager_bytes = std::min(tuning.handover_bytes, kUsual);
   if (least > kUsual) tuning.read_most_all_to_all_bytes = tuning.read_most_bytes;
-  if (least >= Figures::kLargePages) fit_slow_reading(tuning);
+  if (least >= Figures::kLargePages) fit_slow_reading(tuning, figures);
 }
 
-void fit_crowded(Tuning& tuning, Bytes break_even) {
+void fit_crowded(Tuning& tuning, const Figures& figures) {
+  const Bytes break_even = figures.break_even();
   if (break_even <= kUsual) return;
   if (break_even >= Figures::kLargePages) {
-    fit_slow_reading(tuning);
     tuning.read_bytes = kNever;
+    fit_slow_reading(tuning, figures);
     return;
   }
   for (Bytes Tuning::* const size :
-       {&Tuning::read_bytes, &Tuning::read_reduce_scatter_bytes})
+       {&Tuning::read_bytes, &Tuning::read_all_to_all_bytes,
+        &Tuning::read_reduce_scatter_bytes})
     tuning.*size = pages(tuning.*size / kUsual * break_even);
 }
 
@@ -85,9 +97,8 @@ Tuning fit(int size, const HostFacts& facts) {
   const bool is_crowded = size > facts.cpus;
   fit_caches(tuning, size, is_crowded, facts);
   if (!facts.figures) return tuning;
-  const Bytes break_even = facts.figures->break_even();
   if (is_crowded)
-    fit_crowded(tuning, break_even);
+    fit_crowded(tuning, *facts.figures);
   else
     fit_figures(tuning, *facts.figures);
   return tuning;

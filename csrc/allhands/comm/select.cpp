@@ -107,7 +107,7 @@ constexpr WayChoice kChoices[] = {
      "shared arrays need no staging; the ranks learn the sizes only there"},
     {Op::AllToAll, Way::Read,
      [](const Case& c, const Tuning& t) {
-       return is_read(c, c.bytes, t.read_bytes) &&
+       return is_read(c, c.bytes, t.read_all_to_all_bytes) &&
               (c.bytes == Case::kUnknown || c.bytes < t.read_most_all_to_all_bytes);
      },
      "one copy instead of two; share by share, as the sender knows their sizes"},
@@ -142,7 +142,7 @@ Ways select(const Case& c, const Tuning& tuning) {
     }
   if (c.op == Op::AllToAll && ways.may(Way::Read)) {
     const auto ranks = static_cast<std::uint64_t>(c.ranks);
-    ways.least_share = (tuning.read_bytes + ranks - 1) / ranks;
+    ways.least_share = (tuning.read_all_to_all_bytes + ranks - 1) / ranks;
     ways.most_share = (tuning.read_most_all_to_all_bytes + ranks - 1) / ranks;
   }
   return ways;

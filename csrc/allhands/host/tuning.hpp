@@ -21,6 +21,7 @@ struct Tuning {
   std::uint64_t read_reduce_bytes;
   std::uint64_t read_reduce_scatter_bytes;
   std::uint64_t read_most_bytes;
+  std::uint64_t read_all_to_all_bytes;
   std::uint64_t read_most_all_to_all_bytes;
   std::uint64_t stream_bytes;
   std::uint64_t eager_bytes;

@@ -33,6 +33,7 @@ _STAGED = {
     "read_bytes": NEVER,
     "read_rooted_bytes": NEVER,
     "read_broadcast_bytes": NEVER,
+    "read_all_to_all_bytes": NEVER,
     "read_reduce_scatter_bytes": NEVER,
     "read_reduce_bytes": NEVER,
     "read_most_bytes": NEVER,
@@ -113,12 +114,20 @@ _MANY = [*_SMALL, *_powers(_M, 16 * _M)]
 THRESHOLDS = (
     Threshold(
         ["read_bytes"],
-        ["all_gather_single", "all_to_all_single"],
+        ["all_gather_single"],
         _MANY,
         "staged",
         "read",
         [*_powers(8 * _K, 8 * _M), NEVER],
         is_of_shares=True,
+    ),
+    Threshold(
+        ["read_all_to_all_bytes"],
+        ["all_to_all_single"],
+        _MANY,
+        "staged",
+        "read",
+        [*_powers(8 * _K, 8 * _M), NEVER],
     ),
     Threshold(
         ["read_rooted_bytes"],
