@@ -54,7 +54,8 @@ class PyCommunicator {
                              Deadline::Duration timeout);
   // Keeps `arrays` alive until `work` has ended, and then until `drop_ended`.
   void keep(std::shared_ptr<Work> work, nanobind::object arrays);
-  // Frees the arrays of what has ended: called as something is posted or waited for.
+  // Frees the arrays of what has ended, as far as it looks: called as something is
+  // posted or waited for.
   void drop_ended();
 
   // Tells `observer` of later operations; None: nobody.
