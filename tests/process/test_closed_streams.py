@@ -64,6 +64,17 @@ def test_letters_that_stdout_lacks_are_written_with_backslashes():
     assert r"ALLHANDS_DUMPS=/tmp/gr\xf6\xdfe" in done.stdout
 
 
+def test_what_the_user_has_chosen_for_such_letters_stays():
+    done = shell(
+        "-m allhands info",
+        "",
+        PYTHONIOENCODING="ascii:namereplace",
+        ALLHANDS_DUMPS="/tmp/größe",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"gr\N{LATIN SMALL LETTER O WITH DIAERESIS}" in done.stdout
+
+
 @pytest.mark.parametrize("closed", CLOSED)
 def test_nothing_of_the_engine_takes_their_place(tmp_path, closed):
     path = program(tmp_path, TOLD)

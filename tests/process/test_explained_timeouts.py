@@ -291,35 +291,31 @@ def test_who_looks_for_a_moment_asks_nobody():
     assert reasons(2, source) == [""]
 
 
-def test_a_reason_that_cannot_be_found_loses_no_record(tmp_path):
+@pytest.mark.parametrize(
+    ("failing", "why"),
+    [
+        ("_reporter._memory.write = fail", "rank 1 is in its own code"),
+        ("explanation = fail", "unknown, for looking failed: OSError('no memory')"),
+        (
+            "_reporter._show = lambda told: 'why' in told['error'] and fail()",
+            "rank 1 is in its own code",
+        ),
+    ],
+)
+def test_what_fails_as_the_reason_is_looked_for_loses_no_record(tmp_path, failing, why):
     source = f"""
         os.environ["ALLHANDS_DUMPS"] = {str(tmp_path)!r}
         def fail(*_):
-            raise OSError("no memory is left")
+            raise OSError("no memory")
         if rank:
             stay()
         from allhands.debug import reporter
-        reporter._reporter._memory.write = fail
+        reporter.{failing}
         gives_up()
     """
     [found] = reasons(2, source, 1)
-    assert found.startswith("; why: rank 1 is in its own code")
-    assert (tmp_path / "rank_0.json").exists()
-
-
-def test_a_search_for_the_reason_that_fails_is_told(tmp_path):
-    source = f"""
-        os.environ["ALLHANDS_DUMPS"] = {str(tmp_path)!r}
-        def fail(*_):
-            raise OSError("no memory is left")
-        if rank:
-            stay()
-        from allhands.debug import reporter
-        reporter.explanation = fail
-        gives_up()
-    """
-    failed = "; why: unknown, for looking failed: OSError('no memory is left')"
-    assert reasons(2, source, 1) == [failed]
+    assert found.startswith(f"; why: {why}")
+    assert found.count("why") == 1
     assert (tmp_path / "rank_0.json").exists()
 
 

@@ -24,11 +24,11 @@ void fit_caches(Tuning& tuning, int size, bool is_crowded, const HostFacts& fact
   const Bytes last_cache = facts.last_cache_bytes;
   if (last_cache != 0) {
     // The outputs of all ranks together fill half of the cache. To write past it what
-    // would fit takes up to 2.6 times as long; the other mistake 1.2 times.
+    // would fit takes up to 2.6 times as long; the other mistake 1.3 times.
     const auto ranks = static_cast<Bytes>(std::max(size, 1));
     tuning.stream_bytes = std::clamp(last_cache / 2 / ranks, 2 * kMiB, 8 * kMiB);
     // With 4 and 8 ranks on 2 CPUs with 32 MiB, reductions of 2 to 16 MiB in chunks of
-    // 512 KiB take 0.65 to 0.95 of the time of 1 MiB.
+    // 512 KiB take 0.7 to 1 of the time of 1 MiB.
     if (is_crowded)
       tuning.chunk_bytes = std::clamp(pages(last_cache / 64), 256 * kKiB, kMiB);
     else

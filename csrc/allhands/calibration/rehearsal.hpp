@@ -20,7 +20,7 @@ struct Rehearsal {
 
   Clock::duration limit = std::chrono::microseconds(2700);
   // Rounds of all exchanges; if fewer are done in time, there are no figures. The first
-  // round warms up; after some 8 even a CPU that slept is at its full speed.
+  // round warms up; after some 8 the least times settle.
   int least_rounds = 5;
   int most_rounds = 12;
   std::function<Clock::time_point()> now = Clock::now;

@@ -44,9 +44,11 @@ Tuning Tuning::for_ranks(int size, int cpus) {
       // 64 MiB. The arrays of all_reduce are read twice and count twice: at 32 MiB the
       // slots take 0.85 to 0.95 of the time, at 20 MiB 1.1 times as long.
       .read_most_bytes = std::uint64_t{is_crowded ? 1u << 20 : 48u} << 20,
-      // Both for all_to_all, as the bytes that a rank sends in total. A rank copies
-      // nothing that it stages for itself too, so the slots gain nothing here at any
-      // size.
+      // As read_bytes and read_most_bytes for all_to_all, as the bytes that a rank
+      // sends
+      // in total. A rank copies nothing that it stages for itself too, so the slots
+      // gain
+      // nothing here at any size.
       .read_all_to_all_bytes = std::uint64_t{is_crowded ? 256u : 64u} << 10,
       .read_most_all_to_all_bytes = std::uint64_t{1} << 40,
       // From this size on, copies to outputs go past the caches: 1.1 times as fast at 8

@@ -64,10 +64,12 @@ class _Reporter:
         if isinstance(error, CollectiveTimeoutError) and traceback is None:
             is_main = threading.current_thread() is threading.main_thread()
             self._giving_up = error if is_main else None
+            text = str(error)
             try:
                 self._explain(error)
             except Exception as failure:  # the error itself must be told in any case
-                _add_reason(error, f"why: unknown, for looking failed: {failure!r}")
+                if str(error) == text:  # it has no reason yet
+                    _add_reason(error, f"why: unknown, for looking failed: {failure!r}")
             finally:
                 self._giving_up = None
         self._record(error, traceback)
