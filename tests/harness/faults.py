@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from allhands.debug.dumps import Failure
 from allhands.debug.hearsay import CYCLE, reason_in
 from allhands.debug.job_record import JobRecord, read_job
 from allhands.debug.verdict import Verdict, verdict
@@ -52,13 +53,14 @@ class Job(NamedTuple):
             {rank: how for rank, how in endings if rank != without},
         )
 
+    def failures(self, without: int) -> list[Failure]:
+        """Those of the ranks but one; the launcher may ask before a rank has failed."""
+        others = [dump for dump in self.record.dumps if dump.rank != without]
+        return [dump.failure for dump in others if dump.failure is not None]
+
     def errors_tell(self, kind: str, guilty: Sequence[int], without: int) -> bool:
         """Whether the ranks but one have seen it; on a busy machine not all have."""
-        told = [
-            reason_in(dump.failure.message)
-            for dump in self.record.dumps
-            if dump.rank != without and dump.failure is not None
-        ]
+        told = [reason_in(failure.message) for failure in self.failures(without)]
         if kind == "cycle":
             return any(reason.startswith(CYCLE) for reason in told)
         return kind != "stuck" or any(f"rank {guilty[0]}" in reason for reason in told)

@@ -25,7 +25,7 @@ def test_a_planted_fault_is_named(tmp_path, capsys, name):
     for rank in range(size):
         found = job.verdict(without=rank)
         if found is None:
-            assert name in NEED_ALL
+            assert name in NEED_ALL or not job.failures(without=rank)
             continue
         assert set(found.ranks) <= set(guilty), found.line
         if name not in NEED_ALL and job.errors_tell(kind, guilty, without=rank):
