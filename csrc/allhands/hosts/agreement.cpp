@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -42,35 +43,33 @@ class Agreement {
         wholes_(words_.size()),
         by_host_(words_.size()) {}
 
-  Contributions run(BytesView told) {
-    meet_host(told, [](const std::vector<Bytes>& by_rank) {
-      return Lists(1, {by_rank.begin(), by_rank.end()});
-    });
-    return conclude();
+  void run(BytesView told) {
+    meet_host(told, [](const List& by_rank) { return Lists(1, by_rank); });
+    conclude();
   }
 
-  Contributions run_by_host(const std::vector<BytesView>& told) {
+  void run_by_host(const std::vector<BytesView>& told) {
     Bytes mine;
     append_list(mine, told);
-    meet_host(mine, [this](const std::vector<Bytes>& by_rank) {
-      return parts_by_host(by_rank);
-    });
-    return conclude();
+    meet_host(mine, [this](const List& by_rank) { return parts_by_host(by_rank); });
+    conclude();
   }
+
+  // What the hosts have told, within memory of this object.
+  const std::vector<BytesView>& by_host() const { return by_host_; }
 
  private:
   // The end of a verdict. What all hosts have told is before it, or what all ranks have
   // called.
   static constexpr std::byte kAlike{0}, kDifferent{1};
-  using Lists = std::vector<std::vector<BytesView>>;
+  using List = std::vector<BytesView>;
+  using Lists = std::vector<List>;
 
-  Contributions conclude() {
-    if (hosts_.is_leader()) exchange();
-    Bytes verdict = tell_host();
-    const std::byte kind = verdict.back();
-    verdict.pop_back();
-    if (kind == kDifferent) throw_mismatch(verdict);
-    return Contributions(crossing_, std::move(verdict));
+  void conclude() {
+    if (!hosts_.is_leader()) return learn();
+    exchange();
+    if (arena_.size() > 1) tell_host();
+    if (!are_alike()) throw_mismatch(called());
   }
 
   Word& own_word() { return words_[static_cast<std::size_t>(hosts_.host())]; }
@@ -81,8 +80,10 @@ class Agreement {
     arena_.begin(crossing_.sequence, descriptor_, crossing_.limits);
     owns_.assign(1, Bytes(sizeof(Word)));
     try {
-      const std::vector<Bytes> by_rank = gather_bytes(arena_, told, 0);
+      const std::vector<Bytes> read = gather_bytes(arena_, told, 0);
       if (!hosts_.is_leader()) return;
+      List by_rank(read.begin(), read.end());
+      by_rank.front() = told;  // the leader is the first of its host
       const Lists lists = split(by_rank);
       owns_.resize(lists.size(), owns_.front());
       for (std::size_t i = 0; i < lists.size(); ++i) append_list(owns_[i], lists[i]);
@@ -95,7 +96,7 @@ class Agreement {
   }
 
   // By host, what each local rank tells it.
-  Lists parts_by_host(const std::vector<Bytes>& by_rank) const {
+  Lists parts_by_host(const List& by_rank) const {
     Lists by_host(words_.size());
     for (std::size_t local = 0; local < by_rank.size(); ++local) {
       const auto parts = parts_of(by_rank[local], words_.size());
@@ -179,25 +180,47 @@ class Agreement {
     }
   }
 
-  // Returns the verdict, on every rank of the host.
-  Bytes tell_host() {
-    const Bytes mine = hosts_.is_leader() ? verdict() : Bytes();
-    if (arena_.size() == 1) return mine;
+  // Tells the ranks of the host the verdict.
+  void tell_host() {
+    begin_telling(crossing_.limits);
+    broadcast_bytes(arena_, verdict(), 0);
+  }
+
+  // Learns the verdict from the leader.
+  void learn() {
+    begin_telling(crossing_.patient_limits());
+    verdict_ = broadcast_bytes(arena_, {}, 0);
+    const auto nonsense = [this] {
+      return nonsense_of(crossing_, hosts_.leader(hosts_.host()));
+    };
+    if (verdict_.empty()) throw nonsense();
+    const BytesView told = BytesView(verdict_).first(verdict_.size() - 1);
+    if (verdict_.back() == kDifferent) {
+      std::vector<Descriptor> all(static_cast<std::size_t>(hosts_.size()));
+      if (told.size() != all.size() * sizeof(Descriptor)) throw nonsense();
+      std::memcpy(all.data(), told.data(), told.size());
+      throw_mismatch(all);
+    }
+    std::optional<List> parts = parts_of(told, words_.size());
+    if (!parts) throw nonsense();
+    by_host_ = std::move(*parts);
+  }
+
+  void begin_telling(const Limits& limits) {
     // Ranks that have called different things cannot meet under their descriptors
     // again.
     const bool were_alike = own_word().is_different == 0;
-    arena_.begin_part(
-        were_alike ? descriptor_ : Descriptor{},
-        hosts_.is_leader() ? crossing_.limits : crossing_.patient_limits());
-    Bytes told = broadcast_bytes(arena_, mine, 0);
-    if (told.empty()) throw nonsense_of(crossing_, hosts_.leader(hosts_.host()));
-    return told;
+    arena_.begin_part(were_alike ? descriptor_ : Descriptor{}, limits);
+  }
+
+  bool are_alike() const {
+    return std::ranges::all_of(words_, [&](const Word& word) {
+      return word.is_different == 0 && word.descriptor == descriptor_;
+    });
   }
 
   Bytes verdict() const {
-    const bool are_alike = std::ranges::all_of(words_, [&](const Word& word) {
-      return word.is_different == 0 && word.descriptor == descriptor_;
-    });
+    const bool are_alike = this->are_alike();
     Bytes verdict;
     if (are_alike) {
       verdict.reserve(bytes_of_list(by_host_) + 1);
@@ -227,11 +250,8 @@ class Agreement {
     return all;
   }
 
-  [[noreturn]] void throw_mismatch(BytesView told) const {
-    std::vector<Descriptor> all(static_cast<std::size_t>(hosts_.size()));
-    if (told.size() != all.size() * sizeof(Descriptor))
-      throw nonsense_of(crossing_, hosts_.leader(hosts_.host()));
-    std::memcpy(all.data(), told.data(), told.size());
+  // `all` by rank of the group.
+  [[noreturn]] void throw_mismatch(const std::vector<Descriptor>& all) const {
     std::vector<int> ranks(all.size());
     std::iota(ranks.begin(), ranks.end(), 0);
     throw mismatch_error(crossing_.group, crossing_.sequence, ranks, all);
@@ -246,9 +266,19 @@ class Agreement {
   // On the leaders, by host:
   std::vector<Word> words_;
   std::vector<FirstMessage> firsts_;
-  std::vector<Bytes> wholes_;       // what is like owns_ of the others, if it is longer
-  std::vector<BytesView> by_host_;  // what its ranks tell, within these
+  std::vector<Bytes> wholes_;  // what is like owns_ of the others, if it is longer
+  Bytes verdict_;              // on the other ranks
+  // What the ranks of each host tell, within these.
+  std::vector<BytesView> by_host_;
 };
+
+template <class Run>
+Contributions contributions(const Crossing& crossing, const Descriptor& descriptor,
+                            const Run& run) {
+  const auto agreement = std::make_shared<Agreement>(crossing, descriptor);
+  run(*agreement);
+  return Contributions(crossing, agreement->by_host(), agreement);
+}
 
 }  // namespace
 
@@ -258,15 +288,15 @@ Error nonsense_of(const Crossing& crossing, int rank) {
                    " says cannot be; do all ranks run the same version of allhands?");
 }
 
-Contributions::Contributions(const Crossing& crossing, Bytes all)
-    : all_(std::move(all)), of_(static_cast<std::size_t>(crossing.hosts.size())) {
+Contributions::Contributions(const Crossing& crossing,
+                             const std::vector<BytesView>& by_host,
+                             std::shared_ptr<const void> holder)
+    : holder_(std::move(holder)), of_(static_cast<std::size_t>(crossing.hosts.size())) {
   const Hosts& hosts = crossing.hosts;
-  const auto by_host = parts_of(all_, static_cast<std::size_t>(hosts.num_hosts()));
-  if (!by_host) throw nonsense_of(crossing, hosts.leader(hosts.host()));
   for (int host = 0; host < hosts.num_hosts(); ++host) {
     const std::vector<int>& ranks = hosts.ranks(host);
     const auto by_rank =
-        parts_of((*by_host)[static_cast<std::size_t>(host)], ranks.size());
+        parts_of(by_host[static_cast<std::size_t>(host)], ranks.size());
     if (!by_rank) throw nonsense_of(crossing, hosts.leader(host));
     for (std::size_t i = 0; i < ranks.size(); ++i)
       of_[static_cast<std::size_t>(ranks[i])] = (*by_rank)[i];
@@ -275,12 +305,14 @@ Contributions::Contributions(const Crossing& crossing, Bytes all)
 
 Contributions agree(const Crossing& crossing, const Descriptor& descriptor,
                     BytesView told) {
-  return Agreement(crossing, descriptor).run(told);
+  return contributions(crossing, descriptor,
+                       [&](Agreement& agreement) { agreement.run(told); });
 }
 
 Contributions agree_by_host(const Crossing& crossing, const Descriptor& descriptor,
                             const std::vector<BytesView>& told) {
-  return Agreement(crossing, descriptor).run_by_host(told);
+  return contributions(crossing, descriptor,
+                       [&](Agreement& agreement) { agreement.run_by_host(told); });
 }
 
 }  // namespace allhands

@@ -5,6 +5,7 @@
 // call, and each leader tells its host. The ranks' bytes go along with this.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "allhands/arena/descriptor.hpp"
@@ -16,22 +17,24 @@ namespace allhands {
 // What each rank has told.
 class Contributions {
  public:
-  // `all` is the list of what the hosts have told; each part is the list of what the
-  // host's ranks have told. Throws Backend if it is not.
-  Contributions(const Crossing& crossing, Bytes all);
+  // What each host has told is the list of what its ranks have told, within memory that
+  // `holder` keeps. Throws Backend if it is not.
+  Contributions(const Crossing& crossing, const std::vector<BytesView>& by_host,
+                std::shared_ptr<const void> holder);
   Contributions(const Contributions&) = delete;
   Contributions& operator=(const Contributions&) = delete;
 
   BytesView of(int rank) const { return of_[static_cast<std::size_t>(rank)]; }
 
  private:
-  const Bytes all_;
+  const std::shared_ptr<const void> holder_;
   std::vector<BytesView> of_;
 };
 
 // Returns, on every rank, what all ranks have told, once all have called this with the
-// same descriptor. Throws Mismatch on every rank if they differ; all ranks are then at
-// the same point. Also throws Timeout, RankFailed, or what broke the group.
+// same descriptor. What this rank tells is copied. Throws Mismatch on every rank if
+// they differ; all ranks are then at the same point. Also throws Timeout, RankFailed,
+// or what broke the group.
 Contributions agree(const Crossing& crossing, const Descriptor& descriptor,
                     BytesView told);
 // The same where a rank tells each host something else: `told` by host. Each host

@@ -19,11 +19,11 @@ class ByteRounds {
   explicit ByteRounds(Arena& arena)
       : arena_(arena), per_round_(arena.chunk_bytes() - kHead) {}
 
-  // Returns the bytes of ranks [first, last), if this rank is a reader.
+  // Returns the bytes of ranks [first, last) but this one, if this rank is a reader.
   std::vector<Bytes> run(BytesView mine, int first, int last, bool is_reader) {
     if (arena_.size() == 1) {
       arena_.enter([] {});
-      return {Bytes(mine.begin(), mine.end())};
+      return {Bytes()};
     }
     const bool stages = arena_.rank() >= first && arena_.rank() < last;
     arena_.enter([&] {
@@ -62,7 +62,7 @@ class ByteRounds {
     std::uint64_t count;
     std::memcpy(&count, arena_.slot(rank, 0), sizeof count);
     if (count > kMostTold) throw arena_.nonsense_of(rank);
-    if (is_reader) all_.emplace_back(count);
+    if (is_reader) all_.emplace_back(rank == arena_.rank() ? 0 : count);
     return count;
   }
 

@@ -9,11 +9,11 @@
 
 namespace allhands {
 
-// Returns what each local rank has, on local rank `root`, and nothing elsewhere. Throws
-// Mismatch.
+// Returns what each other local rank has, on local rank `root`, with nothing in its own
+// place; elsewhere returns nothing. Throws Mismatch.
 std::vector<Bytes> gather_bytes(Arena& arena, BytesView mine, int root);
 
-// Returns what local rank `root` has, on all local ranks. Throws Mismatch.
+// Returns what local rank `root` has, on all other local ranks. Throws Mismatch.
 Bytes broadcast_bytes(Arena& arena, BytesView of_root, int root);
 
 }  // namespace allhands

@@ -54,9 +54,13 @@ class Told {
       if (head() != 0)
         std::memcpy(&factors.back(), contributions_.of(rank).data(), sizeof(Factor));
     }
+    const auto reduce_to = [&](void* result) {
+      reduce(dtype_, operation_.reduce_op, result, sources.data(), num_ranks, count,
+             factors.data());
+    };
+    if (std::byte* const there = Row(to).contiguous(0, count)) return reduce_to(there);
     Bytes result(count * size_of(dtype_));
-    reduce(dtype_, operation_.reduce_op, result.data(), sources.data(), num_ranks,
-           count, factors.data());
+    reduce_to(result.data());
     Row(to).unpack(result.data(), 0, count);
   }
 
@@ -190,16 +194,21 @@ std::size_t told_bytes(const Operation& operation, int size) {
 void run_small(const Crossing& crossing, const Operation& operation) {
   const SmallForm& form = *form_of(operation.collective->op);
   const Descriptor descriptor = operation.collective->descriptor(operation);
-  const List row = form.row(operation, crossing.group.rank);
-  const std::size_t count = count_of(row);
-  Bytes mine;
+  const List arrays = form.row(operation, crossing.group.rank);
+  const Row row(arrays);
   const bool has_factor =
       operation.collective->is_reduction && operation.reduce_op == ReduceOp::PremulSum;
-  if (has_factor) append(mine, &operation.factor, 1);
-  const std::size_t head = mine.size();
-  mine.resize(head + count * size_of(dtype_of(row)));
-  Row(row).pack(0, count, mine.data() + head);
-  const Contributions contributions = agree(crossing, descriptor, mine);
+  const std::byte* const there = has_factor ? nullptr : row.contiguous(0, row.count());
+  Bytes packed;
+  if (there == nullptr) {
+    if (has_factor) append(packed, &operation.factor, 1);
+    const std::size_t head = packed.size();
+    packed.resize(head + row.num_bytes());
+    row.pack(0, row.count(), packed.data() + head);
+  }
+  const Contributions contributions =
+      agree(crossing, descriptor,
+            there == nullptr ? packed : BytesView(there, row.num_bytes()));
   form.finish(operation, Told(crossing, operation, descriptor.dtype, contributions));
 }
 
