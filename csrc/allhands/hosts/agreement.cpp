@@ -49,6 +49,14 @@ class Agreement {
   }
 
   void run_by_host(const std::vector<BytesView>& told) {
+    if (arena_.size() == 1) {
+      meet_host({}, [&](const List&) {
+        Lists by_host;
+        for (const BytesView each : told) by_host.push_back({each});
+        return by_host;
+      });
+      return conclude();
+    }
     Bytes mine;
     append_list(mine, told);
     meet_host(mine, [this](const List& by_rank) { return parts_by_host(by_rank); });
@@ -78,18 +86,23 @@ class Agreement {
   template <class Split>
   void meet_host(BytesView told, const Split& split) {
     arena_.begin(crossing_.sequence, descriptor_, crossing_.limits);
-    owns_.assign(1, Bytes(sizeof(Word)));
     try {
       const std::vector<Bytes> read = gather_bytes(arena_, told, 0);
       if (!hosts_.is_leader()) return;
       List by_rank(read.begin(), read.end());
       by_rank.front() = told;  // the leader is the first of its host
       const Lists lists = split(by_rank);
-      owns_.resize(lists.size(), owns_.front());
-      for (std::size_t i = 0; i < lists.size(); ++i) append_list(owns_[i], lists[i]);
+      owns_.reserve(lists.size());
+      for (const List& list : lists) {
+        Bytes& own = owns_.emplace_back();
+        own.reserve(sizeof(Word) + bytes_of_list(list));
+        own.resize(sizeof(Word));
+        append_list(own, list);
+      }
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::Mismatch) throw;
       own_word().is_different = 1;
+      owns_.assign(1, Bytes(sizeof(Word)));
       for (int rank = 0; rank < arena_.size(); ++rank)
         append(owns_.front(), &arena_.descriptor(rank), 1);
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "allhands/arena/collectives.hpp"
@@ -14,6 +15,47 @@ namespace allhands {
 namespace {
 
 using List = std::vector<Buffer>;
+
+bool has_factor(const Operation& operation) {
+  return operation.collective->is_reduction &&
+         operation.reduce_op == ReduceOp::PremulSum;
+}
+
+// The inputs for these ranks.
+List inputs_for(const Operation& operation, int size, std::span<const int> ranks) {
+  const std::size_t for_each = operation.inputs.size() / index(size);
+  List inputs;
+  for (const int rank : ranks) {
+    const Buffers theirs = part_of(operation.inputs, rank, for_each);
+    inputs.insert(inputs.end(), theirs.begin(), theirs.end());
+  }
+  return inputs;
+}
+
+// What this rank tells: its factor, if the operation has factors, and arrays in a row.
+// One contiguous array stays where it is.
+class Telling {
+ public:
+  Telling(const Operation& operation, const List& arrays) {
+    const Row row(arrays);
+    if (!has_factor(operation))
+      if (const std::byte* const there = row.contiguous(0, row.count())) {
+        bytes_ = {there, row.num_bytes()};
+        return;
+      }
+    if (has_factor(operation)) append(packed_, &operation.factor, 1);
+    const std::size_t head = packed_.size();
+    packed_.resize(head + row.num_bytes());
+    row.pack(0, row.count(), packed_.data() + head);
+    bytes_ = packed_;
+  }
+
+  BytesView bytes() const { return bytes_; }
+
+ private:
+  Bytes packed_;
+  BytesView bytes_;
+};
 
 // What all ranks have told one rank: for each its factor, if the operation has factors,
 // and its arrays in a row.
@@ -28,6 +70,15 @@ class Told {
 
   int rank() const { return crossing_.group.rank; }
   int size() const { return crossing_.group.size(); }
+  // The ranks of this host before this one.
+  std::span<const int> ranks_before() const {
+    const Hosts& hosts = crossing_.hosts;
+    return std::span(hosts.local_ranks()).first(index(hosts.local_rank_of(rank())));
+  }
+  // The number of elements that a rank tells this host for them.
+  std::size_t count_before() const {
+    return count_of(inputs_for(operation_, size(), ranks_before()));
+  }
 
   // Elements [at, at + count) of the row of `rank`.
   const std::byte* row(int rank, std::size_t at, std::size_t count) const {
@@ -64,12 +115,7 @@ class Told {
     Row(to).unpack(result.data(), 0, count);
   }
 
-  std::size_t head() const {
-    return operation_.collective->is_reduction &&
-                   operation_.reduce_op == ReduceOp::PremulSum
-               ? sizeof(Factor)
-               : 0;
-  }
+  std::size_t head() const { return has_factor(operation_) ? sizeof(Factor) : 0; }
 
  private:
   const Crossing& crossing_;
@@ -83,8 +129,10 @@ struct SmallForm {
   Op op;
   // The number of bytes that all ranks tell.
   std::size_t (*bytes)(const Operation&, int size);
-  // What this rank tells; all arrays have one dtype.
+  // What this rank tells all others; or by host what it tells the ranks of each. One of
+  // them is null. All arrays have one dtype.
   List (*row)(const Operation&, int rank);
+  List (*row_to)(const Operation&, const Hosts&, int host);
   // Computes the outputs.
   void (*finish)(const Operation&, const Told&);
 };
@@ -93,6 +141,14 @@ List input_of(const Operation& operation, int) { return {operation.input}; }
 List inputs_of(const Operation& operation, int) { return operation.inputs; }
 List inputs_in_common_dtype(const Operation& operation, int) {
   return in_common_dtype(operation.inputs);
+}
+
+List input_to_root(const Operation& operation, const Hosts& hosts, int host) {
+  if (hosts.host_of(operation.root) != host) return {};
+  return {operation.input};
+}
+List inputs_to(const Operation& operation, const Hosts& hosts, int host) {
+  return inputs_for(operation, hosts.size(), hosts.ranks(host));
 }
 
 std::size_t input_of_each(const Operation& operation, int size) {
@@ -108,39 +164,39 @@ void reduce_prefix(const Operation& operation, const Told& told, int num_ranks) 
 
 const SmallForm kForms[] = {
     {Op::Barrier, [](const Operation&, int) { return std::size_t{0}; },
-     [](const Operation&, int) { return List(); },
+     [](const Operation&, int) { return List(); }, nullptr,
      [](const Operation&, const Told&) {}},
-    {Op::AllReduce, input_of_each, input_of,
+    {Op::AllReduce, input_of_each, input_of, nullptr,
      [](const Operation& operation, const Told& told) {
        reduce_prefix(operation, told, told.size());
      }},
-    {Op::Reduce, input_of_each, input_of,
+    {Op::Reduce, input_of_each, nullptr, input_to_root,
      [](const Operation& operation, const Told& told) {
        if (told.rank() == operation.root)
          told.reduce_rows(told.size(), 0, {&operation.input, 1});
      }},
-    {Op::ReduceScatter, inputs_of_each, inputs_of,
+    {Op::ReduceScatter, inputs_of_each, nullptr, inputs_to,
      [](const Operation& operation, const Told& told) {
-       const auto before = Buffers(operation.inputs).first(index(told.rank()));
-       told.reduce_rows(told.size(), count_of(before), {&operation.output, 1});
+       told.reduce_rows(told.size(), told.count_before(), {&operation.output, 1});
      }},
     {Op::Broadcast,
      [](const Operation& operation, int) { return operation.input.num_bytes(); },
      [](const Operation& operation, int rank) {
        return rank == operation.root ? List{operation.input} : List();
      },
+     nullptr,
      [](const Operation& operation, const Told& told) {
        if (told.rank() != operation.root)
          told.copy_row(operation.root, 0, {&operation.input, 1});
      }},
     {Op::AllGather,
      [](const Operation& operation, int) { return num_bytes(operation.outputs); },
-     input_of,
+     input_of, nullptr,
      [](const Operation& operation, const Told& told) {
        for (int rank = 0; rank < told.size(); ++rank)
          told.copy_row(rank, 0, {&operation.outputs[index(rank)], 1});
      }},
-    {Op::Gather, input_of_each, input_of,
+    {Op::Gather, input_of_each, nullptr, input_to_root,
      [](const Operation& operation, const Told& told) {
        for (int rank = 0; told.rank() == operation.root && rank < told.size(); ++rank)
          told.copy_row(rank, 0, {&operation.outputs[index(rank)], 1});
@@ -149,33 +205,33 @@ const SmallForm kForms[] = {
      [](const Operation& operation, int size) {
        return operation.output.num_bytes() * static_cast<std::size_t>(size);
      },
-     inputs_of,
+     nullptr, inputs_to,
      [](const Operation& operation, const Told& told) {
-       told.copy_row(operation.root, index(told.rank()) * operation.output.count,
+       const std::size_t count = operation.output.count;
+       told.copy_row(operation.root, told.ranks_before().size() * count,
                      {&operation.output, 1});
      }},
-    {Op::Scan, input_of_each, input_of,
+    {Op::Scan, input_of_each, input_of, nullptr,
      [](const Operation& operation, const Told& told) {
        reduce_prefix(operation, told, told.rank() + 1);
      }},
-    {Op::Exscan, input_of_each, input_of,
+    {Op::Exscan, input_of_each, input_of, nullptr,
      [](const Operation& operation, const Told& told) {
        reduce_prefix(operation, told, told.rank());
      }},
-    {Op::AllReduceCoalesced, inputs_of_each, inputs_in_common_dtype,
+    {Op::AllReduceCoalesced, inputs_of_each, inputs_in_common_dtype, nullptr,
      [](const Operation& operation, const Told& told) {
        told.reduce_rows(told.size(), 0, in_common_dtype(operation.inputs));
      }},
-    {Op::AllGatherCoalesced, inputs_of_each, inputs_of,
+    {Op::AllGatherCoalesced, inputs_of_each, inputs_of, nullptr,
      [](const Operation& operation, const Told& told) {
        for (int rank = 0; rank < told.size(); ++rank)
          told.copy_row(rank, 0,
                        part_of(operation.outputs, rank, operation.inputs.size()));
      }},
-    {Op::ReduceScatterCoalesced, inputs_of_each, inputs_of,
+    {Op::ReduceScatterCoalesced, inputs_of_each, nullptr, inputs_to,
      [](const Operation& operation, const Told& told) {
-       const std::size_t count = count_of(operation.outputs);
-       told.reduce_rows(told.size(), index(told.rank()) * count, operation.outputs);
+       told.reduce_rows(told.size(), told.count_before(), operation.outputs);
      }},
 };
 
@@ -194,22 +250,19 @@ std::size_t told_bytes(const Operation& operation, int size) {
 void run_small(const Crossing& crossing, const Operation& operation) {
   const SmallForm& form = *form_of(operation.collective->op);
   const Descriptor descriptor = operation.collective->descriptor(operation);
-  const List arrays = form.row(operation, crossing.group.rank);
-  const Row row(arrays);
-  const bool has_factor =
-      operation.collective->is_reduction && operation.reduce_op == ReduceOp::PremulSum;
-  const std::byte* const there = has_factor ? nullptr : row.contiguous(0, row.count());
-  Bytes packed;
-  if (there == nullptr) {
-    if (has_factor) append(packed, &operation.factor, 1);
-    const std::size_t head = packed.size();
-    packed.resize(head + row.num_bytes());
-    row.pack(0, row.count(), packed.data() + head);
+  const auto finish = [&](const Contributions& contributions) {
+    form.finish(operation, Told(crossing, operation, descriptor.dtype, contributions));
+  };
+  if (form.row != nullptr) {
+    const Telling mine(operation, form.row(operation, crossing.group.rank));
+    return finish(agree(crossing, descriptor, mine.bytes()));
   }
-  const Contributions contributions =
-      agree(crossing, descriptor,
-            there == nullptr ? packed : BytesView(there, row.num_bytes()));
-  form.finish(operation, Told(crossing, operation, descriptor.dtype, contributions));
+  std::vector<Telling> tellings;
+  std::vector<BytesView> told;
+  for (int host = 0; host < crossing.hosts.num_hosts(); ++host)
+    tellings.emplace_back(operation, form.row_to(operation, crossing.hosts, host));
+  for (const Telling& each : tellings) told.push_back(each.bytes());
+  finish(agree_by_host(crossing, descriptor, told));
 }
 
 }  // namespace allhands

@@ -1,6 +1,6 @@
 // Small operations of a group on several hosts: as the ranks agree, each tells all
-// others its inputs, and then computes its outputs alone, in rank order. So the bits
-// are those of ranks on one host.
+// others what they need of its inputs, and then computes its outputs alone, in rank
+// order. So the bits are those of ranks on one host.
 #pragma once
 
 #include <cstddef>
