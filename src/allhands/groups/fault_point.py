@@ -47,16 +47,17 @@ class FaultPoint:
         """None before the ranks have met."""
         self._leave_stores: Callable[[], object] | None = None
         """Removes the hook on stores; None while this rank has none."""
-        self._asked: tuple[Faults, ...] = ()
+        self.asked: tuple[Faults, ...] = ()
+        """What was asked for, for any rank."""
         self._by_setting: tuple[str, Faults] | None = None
 
     def ask_for(self, faults: Faults, groups: Iterable[ProcessGroup]) -> None:
         """Apply `faults` to later operations of `groups` and of groups made later."""
-        self._set((*self._asked, faults), groups)
+        self._set((*self.asked, faults), groups)
 
     def ask_no_more_for(self, faults: Faults, groups: Iterable[ProcessGroup]) -> None:
         """Undo `ask_for`."""
-        self._set(tuple(kept for kept in self._asked if kept is not faults), groups)
+        self._set(tuple(kept for kept in self.asked if kept is not faults), groups)
 
     def read_setting(self) -> None:
         """Ask for the faults in ALLHANDS_FAULTS, before there are groups.
@@ -108,7 +109,7 @@ class FaultPoint:
             InjectedError: a fault asks for it.
         """
         links = links or self.links
-        for faults in self._asked:
+        for faults in self.asked:
             if links is None:
                 faults.meet(self.rank, names, op)
             else:
@@ -123,7 +124,7 @@ class FaultPoint:
             ValueError: a fault is to drop a link that does not exist.
         """
         links = links or self.links
-        for fault in (fault for faults in self._asked for fault in faults.all):
+        for fault in (fault for faults in self.asked for fault in faults.all):
             if links is not None:
                 links.check(fault)
             elif fault.do == "drop-link":
@@ -137,7 +138,7 @@ class FaultPoint:
 
         Rank 0 says so. A world that lost ranks may lack them rightly.
         """
-        asked = (fault.rank for faults in self._asked for fault in faults.all)
+        asked = (fault.rank for faults in self.asked for fault in faults.all)
         strangers = {rank for rank in asked if rank is not None and rank >= size}
         if self.rank == 0 and strangers:
             text = f"faults are asked for on ranks {in_ranges(sorted(strangers))}, "
@@ -145,7 +146,7 @@ class FaultPoint:
             say(LogLevel.WARNING, "faults", self.rank, text)
 
     def _set(self, asked: tuple[Faults, ...], groups: Iterable[ProcessGroup]) -> None:
-        self._asked = asked
+        self.asked = asked
         is_of_stores = any(
             fault.op.startswith(STORE) for faults in asked for fault in faults.all
         )
@@ -165,9 +166,9 @@ class FaultPoint:
 
     def _is_meant(self) -> bool:
         """Whether any requested fault can happen to this rank."""
-        return bool(self._asked) and any(
+        return bool(self.asked) and any(
             fault.rank in (None, self.rank)
-            for faults in self._asked
+            for faults in self.asked
             for fault in faults.all
         )
 

@@ -22,7 +22,7 @@ from allhands.groups.process_group import LONGEST_GOODBYE
 from allhands.groups.several_arrays import only
 from allhands.groups.torch_collectives import TorchCollectives
 from allhands.groups.world import current
-from allhands.options import RedOpType, ReduceOp, as_timedelta, to_seconds
+from allhands.options import as_timedelta, to_seconds
 from allhands.rendezvous.attempt import part_of_this_attempt
 from allhands.rendezvous.exchange import exchange
 from allhands.rendezvous.log import LogLevel, say
@@ -191,8 +191,11 @@ class AllhandsProcessGroup(TorchCollectives[TorchWork], ParentGroup):
             raise RuntimeError(f"group {self._group_name!r} was destroyed")
         if profiler._is_profiler_enabled:
             carrier = ProfiledCommunicator(carrier, self.getBackendName())
-        names = (self._group_name,)
-        return current().fault_point.in_front_of(carrier, names, self._links)
+        faults = current().fault_point
+        if faults.asked:
+            names = (self._group_name,)
+            carrier = faults.in_front_of(carrier, names, self._links)
+        return carrier
 
     def _meet(self) -> None:
         world, faults = current(), current().fault_point
@@ -231,8 +234,7 @@ class AllhandsProcessGroup(TorchCollectives[TorchWork], ParentGroup):
         text = f"made group {self._group_name!r}, one of torch's, of {size} ranks"
         say(LogLevel.INFO, "groups", faults.rank, text)
 
-    def _reduce_op(self, opts: Any, op: Any) -> RedOpType | ReduceOp:
-        return reduce_op_of(opts if op is None else op)
+    _reduce_op = staticmethod(reduce_op_of)
 
     def _terms(
         self, opts: Any, timeout: timedelta | None
