@@ -49,6 +49,7 @@ class Telling {
     row.pack(0, row.count(), packed_.data() + head);
     bytes_ = packed_;
   }
+  Telling(Telling&&) = default;  // a copy would show the original's bytes
 
   BytesView bytes() const { return bytes_; }
 
