@@ -39,8 +39,7 @@ constexpr LargeForm kLargeForms[] = {
 // Makes all ranks agree. Returns the factors of all, if the operation has factors.
 Factors agree_on(const Crossing& crossing, const Operation& operation) {
   Bytes mine;
-  const bool has_factor =
-      operation.collective->is_reduction && operation.reduce_op == ReduceOp::PremulSum;
+  const bool has_factor = allhands::has_factor(operation);
   if (has_factor) append(mine, &operation.factor, 1);
   const Contributions told =
       agree(crossing, operation.collective->descriptor(operation), mine);

@@ -16,11 +16,6 @@ namespace {
 
 using List = std::vector<Buffer>;
 
-bool has_factor(const Operation& operation) {
-  return operation.collective->is_reduction &&
-         operation.reduce_op == ReduceOp::PremulSum;
-}
-
 // The inputs for these ranks.
 List inputs_for(const Operation& operation, int size, std::span<const int> ranks) {
   const std::size_t for_each = operation.inputs.size() / index(size);
@@ -38,12 +33,14 @@ class Telling {
  public:
   Telling(const Operation& operation, const List& arrays) {
     const Row row(arrays);
-    if (!has_factor(operation))
-      if (const std::byte* const there = row.contiguous(0, row.count())) {
-        bytes_ = {there, row.num_bytes()};
-        return;
-      }
-    if (has_factor(operation)) append(packed_, &operation.factor, 1);
+    const bool has_factor = allhands::has_factor(operation);
+    const std::byte* const there =
+        has_factor ? nullptr : row.contiguous(0, row.count());
+    if (there != nullptr) {
+      bytes_ = {there, row.num_bytes()};
+      return;
+    }
+    if (has_factor) append(packed_, &operation.factor, 1);
     const std::size_t head = packed_.size();
     packed_.resize(head + row.num_bytes());
     row.pack(0, row.count(), packed_.data() + head);
@@ -246,6 +243,11 @@ const SmallForm* form_of(Op op) {
 std::size_t told_bytes(const Operation& operation, int size) {
   const SmallForm* const form = form_of(operation.collective->op);
   return form == nullptr ? SIZE_MAX : form->bytes(operation, size);
+}
+
+bool has_factor(const Operation& operation) {
+  return operation.collective->is_reduction &&
+         operation.reduce_op == ReduceOp::PremulSum;
 }
 
 void run_small(const Crossing& crossing, const Operation& operation) {

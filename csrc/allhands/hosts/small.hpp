@@ -20,6 +20,9 @@ inline constexpr std::size_t kSmallCopiedBytes = kSmallBytes / 2;
 // have met.
 std::size_t told_bytes(const Operation& operation, int size);
 
+// Whether each rank has a factor, which goes to all others.
+bool has_factor(const Operation& operation);
+
 // Carries out an operation for which the number is known.
 void run_small(const Crossing& crossing, const Operation& operation);
 
